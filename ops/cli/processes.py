@@ -1,4 +1,4 @@
-"""`agent`, `worker`, `localizer`, `bridge`: become that process, with its own options."""
+"""`agent`, `worker`, `localizer`, `collect`, `bridge`: become that process, with its options."""
 
 import os
 import sys
@@ -40,6 +40,14 @@ def register(app: typer.Typer) -> None:
         Example: skeletonhunter localizer --bootstrap 127.0.0.1:9092
         """
         run_room("localizer", context.args)
+
+    @app.command("collect", context_settings=PASS_ON)
+    def collect(context: typer.Context) -> None:
+        """Collect what the ranks of training jobs on this host do.
+
+        Example: skeletonhunter collect --once
+        """
+        run_room("probers.collector", context.args)
 
     @app.command("bridge", context_settings=PASS_ON)
     def bridge(context: typer.Context) -> None:

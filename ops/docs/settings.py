@@ -5,6 +5,7 @@ from typing import Final
 
 from localizer.config import LocalizerConfig
 from ops.bridge.config import BridgeSettings
+from probers.collector.config import CollectConfig
 from probers.config.settings import OPTIONS
 from schemas.metrics.settings import MetricsConfig
 from schemas.process.settings import Setting, settings_of
@@ -37,6 +38,7 @@ def page() -> str:
         ("Bridge", "bridge", settings_of(BridgeSettings)),
         ("Metrics of all but the agent", "metrics", settings_of(MetricsConfig)),
         ("Agent", "agent", OPTIONS),
+        ("Collector", "collect", settings_of(CollectConfig)),
     ):
         parts.append("\n".join(_table(title, section, settings)) + "\n")
     parts.append(

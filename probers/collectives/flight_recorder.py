@@ -18,7 +18,7 @@ Some of it does not say what its name suggests:
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final
@@ -46,6 +46,7 @@ MAX_DIMENSIONS: Final = 64
 # Later minor versions add keys; a later major one changes them.
 KNOWN_MAJOR: Final = 2
 COALESCED: Final = "coalesced"
+_LAUNCH: Final = f":{COALESCED}"
 
 # Of tensors: the sizes of each.
 Shapes = tuple[tuple[int, ...], ...]
@@ -79,13 +80,24 @@ class NoDumpError(DumpError):
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """A dump, and what a reader should know of it."""
+    """A dump, and what a reader should know of it.
+
+    `highest_record_id` is that of the newest operation in the ring, also of one that is left out;
+    −1 if it is empty.
+    """
 
     snapshot: CollectiveSnapshot
     warnings: tuple[str, ...]
+    highest_record_id: int
 
 
-def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump:
+def read_dump(
+    content: bytes,
+    name: str,
+    *,
+    taken_at: int | None = None,
+    skip: Callable[[int], bool] | None = None,
+) -> Dump:
     """Return what a dump says.
 
     Parameters
@@ -97,6 +109,9 @@ def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump
         content does not tell.
     taken_at
         Microseconds since the epoch at which the file was written, by the rank's clock.
+    skip
+        Which operations are left out, by `record_id`: a reader of one dump after the other knows
+        most of them. Coalesced launches are not asked for: they speak for others.
 
     Raises
     ------
@@ -115,6 +130,14 @@ def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump
     entries = _list(document.get("entries", []), "entries", MAX_OPERATIONS)
     frames: dict[int, str] = {}
     shapes: dict[int, Shapes] = {}
+    records = [_record_id(entry) for entry in entries]
+    if skip is not None:
+        # The last one tells the library.
+        entries = [
+            entry
+            for entry, number in zip(entries, records, strict=True)
+            if not skip(number) or entry is entries[-1] or _is_launch(entry)
+        ]
     operations, total = [], 0
     for entry in entries:
         operations.append(_operation(_mapping(entry, "an entry"), frames, shapes))
@@ -122,7 +145,6 @@ def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump
         if total > MAX_VALUES:
             raise DumpError(f"sizes and types of tensors are more than {MAX_VALUES:,} values")
     libraries = sorted({library for library, _ in operations if library})
-    records = [operation.record_id for _, operation in operations]
     found = _with_coalesced([operation for _, operation in operations])
     groups = _groups(document, entries, with_members="gloo" not in libraries)
     told = _rank(document, groups, found, name=name, warnings=warnings)
@@ -143,6 +165,7 @@ def read_dump(content: bytes, name: str, *, taken_at: int | None = None) -> Dump
             dropped_before=first, communicators=groups, operations=ordered,
         ),
         tuple(warnings),
+        max(records, default=-1),
     )  # fmt: skip
 
 
@@ -169,6 +192,14 @@ def _document(content: bytes) -> Mapping[Any, Any]:
     if not isinstance(document, dict):
         raise NoDumpError("no dump of the Flight Recorder: no dictionary")
     return document
+
+
+def _record_id(entry: Any) -> int:
+    return _integer(_mapping(entry, "an entry").get("record_id"), "record_id")
+
+
+def _is_launch(entry: Mapping[Any, Any]) -> bool:
+    return _text(entry.get("profiling_name", "")).endswith(_LAUNCH)
 
 
 def _operation(
@@ -200,7 +231,7 @@ def _operation(
     return library, CollectiveOp(
         communicator=name, operation=operation, is_p2p=is_p2p,
         sequence=_integer(sequence, "a sequence"),
-        record_id=_integer(entry.get("record_id"), "record_id"),
+        record_id=_record_id(entry),
         op_id=_optional(entry.get("op_id")), sender=sender, receiver=receiver,
         input_sizes=inputs, output_sizes=outputs,
         input_dtypes=input_types, output_dtypes=output_types,

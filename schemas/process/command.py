@@ -72,6 +72,8 @@ class Command:
         build: Callable[[Flags, Table], ConfigT],
         start: Callable[[KafkaSettings, ConfigT], int],
         parser: argparse.ArgumentParser | None = None,
+        *,
+        offline: Callable[[ConfigT], int | None] | None = None,
     ) -> int:
         """Parse, set up logs, and return what `start` returns, or the exit code of its error.
 
@@ -85,6 +87,8 @@ class Command:
             either raises is printed as one sentence.
         parser
             The parser, where the process has more options than `parser()` knows.
+        offline
+            Does what needs no Kafka, and returns an exit code; None: Kafka is needed.
         """
         given = (parser or self.parser()).parse_args(arguments)
         try:
@@ -94,6 +98,8 @@ class Command:
                 level=self._level(given.log_level, table),
             )
             config = build(vars(given), table)
+            if offline is not None and (code := offline(config)) is not None:
+                return code
             settings = load_settings(given.config, bootstrap=given.bootstrap, prefix=given.prefix)
             return start(replace(settings, role=self.section), config)
         except (ConfigError, CannotRunError) as error:

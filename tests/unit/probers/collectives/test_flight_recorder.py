@@ -181,7 +181,7 @@ class Runs:
         (b"2026-01-01 rank 0 starts", "neither pickle nor JSON"),
         (document(entries={}), "entries is no list"),
         (document(entries=[1]), "an entry is no dictionary"),
-        (document(entries=[{}]), "a sequence is no integer"),
+        (document(entries=[{}]), "record_id is no integer"),
         (document(pg_config=[1]), "pg_config is no dictionary"),
         (document(pg_config={"0": 1}), "a group is no dictionary"),
         (document(entries=[ONE.entries[0] | {"record_id": "7"}]), "record_id is no integer"),

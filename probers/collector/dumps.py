@@ -1,0 +1,69 @@
+"""Reads the dumps of ranks as they are written anew; never waits for a writer."""
+
+import os
+import stat
+from typing import Final
+
+from probers.collectives.core import DumpReading
+from probers.collectives.flight_recorder import MAX_DUMP_BYTES
+from probers.collectives.sockets import RankKey
+from schemas.units import US_NS
+
+# Beside a dump: its time says until when nothing has happened that the dump does not hold.
+ALIVE: Final = ".alive"
+_OPEN: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+# Not through a link: a container could name any file of the host by one.
+_NO_LINK: Final = os.O_NOFOLLOW
+
+_Version = tuple[int, int, int]
+
+
+class DumpFiles:
+    """Remembers which version of each dump was read last."""
+
+    def __init__(self) -> None:
+        self._read: dict[RankKey, _Version] = {}
+
+    def forget(self, key: RankKey) -> None:
+        """Forget a rank that ended."""
+        self._read.pop(key, None)
+
+    def look(self, key: RankKey, path: str) -> DumpReading:
+        """Return a rank's dump, its content only if it is another than at the last look."""
+        # Before the dump: what is written between the two looks is in the dump.
+        alive_at = _written_at(path + ALIVE)
+        try:
+            descriptor = os.open(path, _OPEN | _NO_LINK)
+        except FileNotFoundError:
+            return DumpReading(missing_reason=f"no dump: {os.path.basename(path)}")
+        except OSError as error:
+            return DumpReading(missing_reason=f"no dump: {error.strerror}")
+        try:
+            return self._look(key, descriptor, alive_at)
+        except OSError as error:
+            return DumpReading(missing_reason=f"no dump: {error.strerror}")
+        finally:
+            os.close(descriptor)
+
+    def _look(self, key: RankKey, descriptor: int, alive_at: int | None) -> DumpReading:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return DumpReading(missing_reason="no dump: not a regular file")
+        if found.st_size > MAX_DUMP_BYTES:
+            return DumpReading(missing_reason=f"no dump: larger than {MAX_DUMP_BYTES} bytes")
+        written_at = found.st_mtime_ns // US_NS
+        until = written_at if alive_at is None else max(written_at, alive_at)
+        version = found.st_ino, found.st_size, found.st_mtime_ns
+        if self._read.get(key) == version:
+            return DumpReading(written_at=until)
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            content = file.read(MAX_DUMP_BYTES)
+        self._read[key] = version
+        return DumpReading(content=content, written_at=until)
+
+
+def _written_at(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_mtime_ns // US_NS
+    except OSError:
+        return None

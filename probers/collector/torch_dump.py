@@ -1,0 +1,152 @@
+"""Has PyTorch's Flight Recorder written to a file all the time; for training scripts.
+
+    import torch_dump              # this file, copied beside the script or on PYTHONPATH
+    torch_dump.start()             # after torch.distributed.init_process_group
+
+It needs nothing but PyTorch, and does nothing where TORCH_FR_DUMP_TEMP_FILE names no path. A dump
+is written when nothing has been launched or finished for a second, again later with stacks, and
+while the job goes on so often that it takes two thousandths of the time. Between, a file beside it
+(`.alive`) is touched: the dump still holds all.
+"""
+
+import contextlib
+import importlib
+import os
+import threading
+import time
+from typing import Any
+
+CHECK_S = 0.5
+# Nothing launched and nothing finished in two checks: the job waits for something.
+STILL_CHECKS = 2
+# Stacks take seconds to find out, once: only of what has waited for long.
+STACKS_AFTER_S = 10.0
+# So often while it waits, so that the file's time tells for how long.
+REPEAT_S = 60.0
+# What dumps may take of a processor while the job goes on.
+SHARE = 0.002
+LEAST_S = 2.0
+BASES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+
+
+class Recorder:
+    """Writes the dumps of this process.
+
+    Parameters
+    ----------
+    base
+        Beginning of the path; the rank follows.
+    """
+
+    def __init__(self, base: str, rank: int, bindings: Any) -> None:
+        self.path = f"{base}{rank}"
+        self._bindings = bindings
+        self._status: bytes | None = None
+        self._still = 0
+        self._still_since = 0.0
+        self._next_dump = 0.0
+        self._dumped: bytes | None = None
+        self._with_stacks = False
+
+    def check(self, now: float) -> None:
+        """Look whether something happened, and write a dump if one is due.
+
+        Parameters
+        ----------
+        now
+            Seconds, by a clock that never goes back.
+        """
+        status = self._light()
+        if status != self._status:
+            self._status, self._still, self._still_since = status, 0, now
+        else:
+            self._still += 1
+        waits = self._still >= STILL_CHECKS
+        if not waits:
+            self._with_stacks = False
+        if now >= self._next_dump or (waits and self._dumped != status):
+            self._write(now, status, stacks=False)
+        elif waits and not self._with_stacks and now - self._still_since >= STACKS_AFTER_S:
+            self._with_stacks = True
+            self._write(now, status, stacks=True)
+        elif self._dumped == status:
+            _touch(self.path + ".alive")
+
+    def _write(self, now: float, status: bytes, *, stacks: bool) -> None:
+        begin = time.thread_time()
+        content = self._dump(stacks=stacks)
+        took = time.thread_time() - begin
+        _replace(self.path, content)
+        # A state that was read before the dump: what happened between is in the dump.
+        self._dumped = status
+        waits = self._still >= STILL_CHECKS
+        self._next_dump = now + (REPEAT_S if waits else max(LEAST_S, took / SHARE))
+
+    def _light(self) -> bytes:
+        """Return how far each group came: a few hundred bytes, without any operation."""
+        return _bytes(self._bindings["json"](includeCollectives=False))
+
+    def _dump(self, *, stacks: bool) -> bytes:
+        if stacks or self._with_stacks:
+            pickle = self._bindings["pickle"]
+            return _bytes(pickle(includeCollectives=True, includeStackTraces=True))
+        return _bytes(self._bindings["json"](includeCollectives=True))
+
+
+def start(base: str | None = None, rank: int | None = None) -> Recorder | None:
+    """Begin to write dumps in a thread; return None where there is no path.
+
+    Parameters
+    ----------
+    base
+        Beginning of the path; default as the environment says.
+    rank
+        Default that of `torch.distributed`, or RANK.
+    """
+    base = base or next((os.environ[name] for name in BASES if os.environ.get(name)), None)
+    if base is None:
+        return None
+    bindings = vars(importlib.import_module("torch._C._distributed_c10d"))
+    if rank is None:
+        distributed = importlib.import_module("torch.distributed")
+        rank = int(distributed.get_rank() if distributed.is_initialized() else os.environ["RANK"])
+    recorder = Recorder(base, rank, _of_backend(bindings))
+
+    def run() -> None:
+        while True:
+            # A full disk, or a recorder that is taken down at the end, is not the job's trouble.
+            with contextlib.suppress(OSError, RuntimeError):
+                recorder.check(time.monotonic())
+            time.sleep(CHECK_S)
+
+    threading.Thread(target=run, name="torch_dump", daemon=True).start()
+    return recorder
+
+
+def _of_backend(bindings: dict[str, Any]) -> dict[str, Any]:
+    """Return the functions that read the recorder of this job's backend."""
+    distributed = importlib.import_module("torch.distributed")
+    backend = distributed.get_backend() if distributed.is_initialized() else ""
+    name = "_dump_nccl_trace" if "nccl" in backend else "_dump_fr_trace"
+    found = {"pickle": bindings.get(name), "json": bindings.get(f"{name}_json")}
+    if None in found.values():
+        raise RuntimeError(f"this PyTorch has no {name}_json: its recorder cannot be read")
+    return found
+
+
+def _bytes(content: Any) -> bytes:
+    return content.encode() if isinstance(content, str) else bytes(content)
+
+
+def _replace(path: str, content: bytes) -> None:
+    """Write a file so that a reader sees all of it or the one before."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "wb") as file:
+        file.write(content)
+    os.replace(temporary, path)
+    _touch(path + ".alive")
+
+
+def _touch(path: str) -> None:
+    with open(path, "wb") as file:
+        file.write(b"alive\n")

@@ -1,0 +1,203 @@
+"""From readings of ranks to records."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from probers.collectives.core import (
+    GONE_TOLD_US,
+    MAX_OPERATIONS,
+    SNAPSHOT_US,
+    Collector,
+    DumpReading,
+    as_documents,
+)
+from probers.collectives.processes import JobRank, ProcessReading
+from schemas.bounds import violation
+from schemas.codec import to_datum
+from schemas.enums import ProcessState
+from schemas.records import CollectiveBatch, Communicator, RankSocket
+from schemas.topics import COLLECTIVE_COMM, COLLECTIVE_OP
+from tests.flight_recorder import BEGIN_NS, WORLD, Rank
+
+BEGIN = BEGIN_NS // 1_000
+SECOND = 10**6
+KEY = "job1", 0
+JOB = JobRank(
+    task_id="job1", rank=0, world_size=4, endpoint_ids=("w0/r0",), dump_base="/dev/shm/fr/rank_"
+)
+PROCESS = ProcessReading(
+    pid=4711, parent=1, program="python", state=ProcessState.SLEEPING, cpu_ns=7,
+    started_at=BEGIN - 60 * SECOND,
+)  # fmt: skip
+
+
+class Watched:
+    """A collector with one rank, and what it told."""
+
+    def __init__(self) -> None:
+        self.collector = Collector("c1", "h0")
+        self.collector.observe_process(JOB, PROCESS)
+
+    def dump(self, content: bytes | None, written_at: int = BEGIN + SECOND) -> None:
+        """Let a dump be read."""
+        self.collector.observe_dump(KEY, DumpReading(content=content, written_at=written_at))
+
+    def told(self, now: int) -> tuple[list[CollectiveBatch], list[Communicator]]:
+        """Return the records at a time, in bounds all of them."""
+        messages = self.collector.batches(KEY, now)
+        for message in messages:
+            assert violation(message.topic.name, to_datum(message.record), now * 1_000) is None
+            assert getattr(message.record, message.topic.key_field) == message.key
+        return (
+            [m.record for m in messages if m.topic is COLLECTIVE_OP],
+            [m.record for m in messages if m.topic is COLLECTIVE_COMM],
+        )
+
+    def batch(self, now: int) -> CollectiveBatch:
+        """Return the one batch at a time."""
+        ((batch,), _) = self.told(now)
+        return batch
+
+
+def numbers(batch: CollectiveBatch) -> list[int]:
+    """Return which operations a batch holds."""
+    return [operation.record_id for operation in batch.operations]
+
+
+def test_a_rank_without_a_dump_lives_all_the_same() -> None:
+    """Its process is told, and why its operations are not."""
+    watched = Watched()
+    watched.collector.observe_dump(KEY, DumpReading(missing_reason="no dump: rank_0"))
+    batch = watched.batch(BEGIN)
+    assert (batch.rank_id, batch.host_id, batch.endpoint_ids) == ("job1|0", "h0", ("w0/r0",))
+    assert (batch.pid, batch.process_state, batch.cpu_ns) == (4711, ProcessState.SLEEPING, 7)
+    assert (batch.recorded_at, batch.missing_reason) == (None, "no dump: rank_0")
+    assert (batch.attempt, batch.world_size, batch.operations) == (PROCESS.started_at, 4, ())
+
+
+def test_only_changes_go_out_and_all_that_matters_each_half_minute() -> None:
+    """A pending operation is told again when it ends, and in each snapshot."""
+    watched, rank = Watched(), Rank(0, WORLD).launch("0").launch("0", state="scheduled")
+    watched.dump(rank.pickled())
+    first, groups = watched.told(BEGIN + SECOND)
+    assert (first[0].snapshot, numbers(first[0])) == (True, [0, 1])
+    assert [(g.communicator, g.ranks) for g in groups] == [("0", (0, 1, 2, 3))]
+    watched.dump(None, BEGIN + 2 * SECOND)
+    second = watched.batch(BEGIN + 3 * SECOND)
+    assert (second.snapshot, numbers(second)) == (False, [])
+    assert second.recorded_at == BEGIN + 2 * SECOND
+    rank.entries[1] |= {"state": "completed", "retired": True}
+    watched.dump(rank.launch("0", state="started").pickled(), BEGIN + 3 * SECOND)
+    third = watched.batch(BEGIN + 5 * SECOND)
+    assert numbers(third) == [1, 2]
+    again = watched.batch(BEGIN + SECOND + 2 * SNAPSHOT_US)
+    assert (again.snapshot, numbers(again)) == (True, [2])
+    assert again.missing_reason is not None
+    assert again.missing_reason.startswith("no dump for ")
+
+
+def test_what_the_ring_lost_is_counted() -> None:
+    """Before the first reading, and between two."""
+    watched, rank = Watched(), Rank(0, WORLD)
+    for _ in range(10):
+        rank.launch("0")
+    watched.dump(rank.pickled(ring=4))
+    assert watched.batch(BEGIN + SECOND).dropped_before == 6
+    for _ in range(10):
+        rank.launch("0")
+    watched.dump(rank.pickled(ring=4), BEGIN + 2 * SECOND)
+    assert watched.batch(BEGIN + 3 * SECOND).dropped_before == 12
+
+
+class Runs:
+    """A pickle of it would run code."""
+
+    def __reduce__(self) -> Any:
+        return print, ("ran",)
+
+
+@pytest.mark.parametrize(
+    ("content", "written_at", "says"),
+    [
+        (__import__("pickle").dumps(Runs()), BEGIN, "refused"),
+        (Rank(0, WORLD).launch("0").pickled()[:40], BEGIN, "refused"),
+        (b"", BEGIN, "empty"),
+        (b"not a dump", BEGIN, "neither pickle nor JSON"),
+        (Rank(0, WORLD).launch("0").pickled(), PROCESS.started_at - 10 * SECOND, "earlier attempt"),
+        (Rank(1, {"0": [1, 2], "1": [1, 3]}).launch("0").launch("1").pickled(), BEGIN, "of rank 1"),
+    ],
+    ids=["code", "truncated", "empty", "else", "earlier", "other"],
+)
+def test_a_dump_that_cannot_be_used_is_refused_and_counted(
+    content: bytes, written_at: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rank goes on to be told, with the reason; a good dump afterwards is used."""
+    watched = Watched()
+    watched.dump(content, written_at)
+    batch = watched.batch(BEGIN + SECOND)
+    assert says in (batch.missing_reason or "")
+    assert (batch.recorded_at, batch.operations) == (None, ())
+    assert watched.collector.counts.refused.total() == 1
+    watched.dump(None, written_at)
+    assert says in (watched.batch(BEGIN + 2 * SECOND).missing_reason or "")
+    watched.dump(Rank(0, WORLD).launch("0").pickled(), BEGIN + 2 * SECOND)
+    assert numbers(watched.batch(BEGIN + 3 * SECOND)) == [0]
+    assert capsys.readouterr().out == ""
+
+
+def test_another_process_is_another_attempt() -> None:
+    """Nothing of the former stays; one that began earlier is no new one."""
+    watched = Watched()
+    watched.dump(Rank(0, WORLD).launch("0").launch("0", state="scheduled").pickled())
+    watched.batch(BEGIN + SECOND)
+    later = replace(PROCESS, pid=9, started_at=BEGIN + 10 * SECOND)
+    watched.collector.observe_process(JOB, later)
+    watched.collector.observe_process(JOB, PROCESS)
+    batch = watched.batch(BEGIN + 12 * SECOND)
+    assert (batch.attempt, batch.pid, batch.snapshot) == (later.started_at, 9, True)
+    assert (batch.operations, batch.missing_reason) == ((), "no dump yet")
+
+
+def test_a_rank_that_ended_is_told_for_a_while() -> None:
+    """Then it is forgotten."""
+    watched = Watched()
+    watched.collector.observe_end(KEY, BEGIN)
+    assert watched.batch(BEGIN).process_state is ProcessState.GONE
+    watched.collector.observe_end(KEY, BEGIN + SECOND)
+    assert watched.batch(BEGIN + GONE_TOLD_US).process_state is ProcessState.GONE
+    assert watched.collector.ranks == ()
+    assert watched.told(BEGIN + GONE_TOLD_US + SECOND) == ([], [])
+
+
+def test_many_operations_are_several_batches() -> None:
+    """A message stays small; together they hold all."""
+    watched, rank = Watched(), Rank(0, WORLD)
+    for _ in range(MAX_OPERATIONS + 5):
+        rank.launch("0")
+    watched.dump(rank.json())
+    batches, _ = watched.told(BEGIN + SECOND)
+    assert [len(batch.operations) for batch in batches] == [MAX_OPERATIONS, 5]
+
+
+def test_communicators_are_told_again_each_hour() -> None:
+    """Their topic keeps them for a week."""
+    watched = Watched()
+    watched.dump(Rank(0, WORLD).launch("0").pickled())
+    assert len(watched.told(BEGIN + SECOND)[1]) == 1
+    assert watched.told(BEGIN + 60 * SECOND)[1] == []
+    assert len(watched.told(BEGIN + 3_700 * SECOND)[1]) == 1
+
+
+def test_sockets_are_a_record_and_documents_are_plain() -> None:
+    """With the reason why there are none."""
+    socket = RankSocket(
+        protocol="tcp", local_address="a", local_port=1, peer_address="b", peer_port=2
+    )
+    message = Watched().collector.sockets(KEY, [socket], "why", BEGIN)
+    assert violation(message.topic.name, to_datum(message.record)) is None
+    (document,) = as_documents([message])
+    assert document["topic"] == "collective.flow.v1"
+    assert document["record"]["missing_reason"] == "why"
+    assert document["record"]["sockets"][0]["peer_port"] == 2

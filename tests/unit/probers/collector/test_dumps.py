@@ -1,0 +1,52 @@
+"""Files of dumps: read when they are new, and never waited for."""
+
+import os
+from pathlib import Path
+
+from probers.collector.dumps import DumpFiles
+
+KEY = "job1", 0
+
+
+def test_a_dump_is_read_once_for_each_version(tmp_path: Path) -> None:
+    """A new file of the same size is another version; a touched `.alive` says that it holds."""
+    path = tmp_path / "rank_0"
+    path.write_bytes(b"one")
+    os.utime(path, (1, 100))
+    files = DumpFiles()
+    first = files.look(KEY, str(path))
+    assert (first.content, first.written_at) == (b"one", 100 * 10**6)
+    assert files.look(KEY, str(path)).content is None
+    alive = tmp_path / "rank_0.alive"
+    alive.write_bytes(b"alive\n")
+    os.utime(alive, (1, 105))
+    same = files.look(KEY, str(path))
+    assert (same.content, same.written_at) == (None, 105 * 10**6)
+    other = tmp_path / "new"
+    other.write_bytes(b"two")
+    os.utime(other, (1, 110))
+    other.replace(path)
+    second = files.look(KEY, str(path))
+    assert (second.content, second.written_at) == (b"two", 110 * 10**6)
+    files.forget(KEY)
+    assert files.look(KEY, str(path)).content == b"two"
+
+
+def test_what_is_no_file_is_told_at_once(tmp_path: Path) -> None:
+    """No pipe is waited for, no link followed, no folder read."""
+    files, pipe, link = DumpFiles(), tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("/etc/passwd")
+    assert files.look(KEY, str(tmp_path / "none")).missing_reason == "no dump: none"
+    for path in (pipe, link, tmp_path):
+        found = files.look(KEY, str(path))
+        assert found.content is None
+        assert (found.missing_reason or "").startswith("no dump: ")
+
+
+def test_a_dump_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
+    """A sparse file costs nothing to make."""
+    path = tmp_path / "rank_0"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    assert "larger than" in (DumpFiles().look(KEY, str(path)).missing_reason or "")

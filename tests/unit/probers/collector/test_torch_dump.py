@@ -1,0 +1,81 @@
+"""When a training script's helper writes a dump; the recorder is a stand-in."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from probers.collector import torch_dump
+from probers.collector.torch_dump import Recorder
+
+
+class Fake:
+    """What PyTorch gives."""
+
+    def __init__(self) -> None:
+        self.launched = 0
+        self.asked: list[str] = []
+
+    def json(self, **how: Any) -> bytes:
+        """Return the dump as JSON."""
+        if how["includeCollectives"]:
+            self.asked.append("json")
+        return json.dumps({"launched": self.launched}).encode()
+
+    def pickle(self, **_: Any) -> bytes:
+        """Return the dump with stacks."""
+        self.asked.append("pickle")
+        return b"\x80"
+
+    def recorder(self, folder: Path) -> Recorder:
+        """Return the helper of rank 3."""
+        bindings = {"json": self.json, "pickle": self.pickle}
+        return Recorder(f"{folder}/rank_", 3, bindings)
+
+
+def test_a_rank_that_waits_is_dumped_soon_and_later_with_stacks(tmp_path: Path) -> None:
+    """Once each; between, the file beside it says that it holds."""
+    fake = Fake()
+    recorder = fake.recorder(tmp_path)
+    recorder.check(0.0)
+    assert fake.asked == ["json"]
+    fake.launched = 1
+    for step in range(1, 40):
+        recorder.check(step / 2)
+    assert fake.asked == ["json", "json", "pickle"]
+    assert (tmp_path / "rank_3").read_bytes() == b"\x80"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["rank_3", "rank_3.alive"]
+
+
+def test_a_dump_holds_only_while_nothing_happens(tmp_path: Path) -> None:
+    """What was launched since is not in it: then the file beside it is left alone."""
+    fake = Fake()
+    recorder = fake.recorder(tmp_path)
+    recorder.check(0.0)
+    alive = tmp_path / "rank_3.alive"
+    alive.unlink()
+    fake.launched = 1
+    recorder.check(0.5)
+    assert not alive.exists()
+    recorder.check(1.0)
+    recorder.check(1.5)
+    assert json.loads((tmp_path / "rank_3").read_bytes()) == {"launched": 1}
+    assert alive.exists()
+
+
+def test_a_job_that_goes_on_is_dumped_seldom(tmp_path: Path) -> None:
+    """Dumps take a share of the time at most."""
+    fake = Fake()
+    recorder = fake.recorder(tmp_path)
+    for step in range(100):
+        fake.launched = step
+        recorder.check(step / 2)
+    assert 2 <= len(fake.asked) <= 50 / torch_dump.LEAST_S + 1
+
+
+def test_it_does_nothing_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script may call it always."""
+    for name in torch_dump.BASES:
+        monkeypatch.delenv(name, raising=False)
+    assert torch_dump.start() is None
