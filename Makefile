@@ -7,21 +7,25 @@ STAMP := $(VENV)/.installed
 # Quix Streams, a peer of `bench-throughput`, wants an older Kafka client than ours.
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
-# PyTorch (5 GB) runs the jobs of `test-training` and is no dependency of anything else.
+# PyTorch (5 GB) runs the jobs of `test-training` and of `lab up --job torch`, and is no dependency
+# of anything else. `make TRAINING_PYTHON=…` takes a Python that has it already.
 TRAINING_VENV := .venv-training
 TRAINING_STAMP := $(TRAINING_VENV)/.installed
+TRAINING_PYTHON ?= $(TRAINING_VENV)/bin/python
+TRAINING := $(if $(filter $(TRAINING_VENV)/%,$(TRAINING_PYTHON)),$(TRAINING_STAMP))
 
 # Where the environment forbids it, each of the hundreds of processes of the tests compiles the
 # project anew, and each process of pytest rewrites all assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup compiled rewritten demo test test-rdma test-training lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs dashboards lock vendor charts test-kube clean
+.PHONY: help setup compiled rewritten demo test test-rdma training test-training lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs dashboards lock vendor charts test-kube clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
 	@echo "make test            set up, then lint, types, architecture contracts and all tests"
 	@echo "make test-rdma       set up, then real RDMA verbs in a throw-away machine with Soft-RoCE (4 minutes)"
-	@echo "make test-training  real PyTorch jobs with faults, and their diagnoses (5 GB to download, 10 minutes)"
+	@echo "make training        an environment with PyTorch, for real training jobs (5 GB to download)"
+	@echo "make test-training   real PyTorch jobs with faults, and their diagnoses (makes it; 10 minutes)"
 	@echo "make setup           the environment in $(VENV), Apache Kafka's jars in the user's cache, compiled kernels"
 	@echo "make lint            ruff, mypy, import contracts"
 	@echo "make unit            the tests that need neither broker nor lab, without the slow ones (minutes)"
@@ -84,8 +88,10 @@ $(TRAINING_STAMP):
 	$(TRAINING_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch numpy
 	@touch $@
 
-test-training: $(STAMP) $(TRAINING_STAMP)
-	$(BIN)/python -m tests.training --python $(TRAINING_VENV)/bin/python
+training: $(TRAINING)
+
+test-training: $(STAMP) $(TRAINING)
+	$(BIN)/python -m tests.training --python $(TRAINING_PYTHON)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -16,10 +16,11 @@ from ops.cli.lab_kinds import kinds
 from ops.cli.lab_recorded import record_suite, score
 from ops.cli.lab_suite import suite
 from schemas.kafka.connection import KafkaSettings, load_settings
-from schemas.units import SECOND_NS
+from schemas.units import MS_NS, SECOND_NS
 
 if TYPE_CHECKING:
     from ops.lab.lab import Lab
+    from ops.lab.ranks import JobConfig
 
 DOWN_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.1
@@ -52,6 +53,16 @@ def up(
     detach: Annotated[
         bool, typer.Option("--detach", help="Return when the lab is up; it goes on by itself")
     ] = False,
+    job: Annotated[
+        str | None,
+        typer.Option(help="Train really instead of simulating it: torch (netns only, as ranks)"),
+    ] = None,
+    job_python: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PYTHON", help="Python that has PyTorch [default: what `make training` made]"
+        ),
+    ] = None,
     no_agents: Annotated[
         bool, typer.Option("--no-agents", help="Only fabric, topology and training job")
     ] = False,
@@ -92,6 +103,7 @@ def up(
             spines=usual.spines if spines is None else spines,
         )
         workload = Workload(shape=shape, stages=stages, period_ns=round(period * SECOND_NS))
+        ranks = _job(job, job_python, workload.period_ns, stages)
         _topics(settings, apply=apply_topics)
         if detach:
             _up_detached(
@@ -102,6 +114,8 @@ def up(
                     "--stages": stages,
                     "--period": period,
                     "--seed": seed,
+                    "--job": job,
+                    "--job-python": ranks and ranks.python,
                     "--no-agents": no_agents,
                     "--logs": logs and logs.absolute(),
                     "--bootstrap": bootstrap,
@@ -119,9 +133,27 @@ def up(
             seed=seed,
             stages=stages,
             period_ns=workload.period_ns,
+            job=ranks,
             keep=logs,
         )
         _up_here(Lab(lab_config, say=_say), name)
+
+
+def _job(
+    job: str | None, python: Path | None, period_ns: int, stages: int | None
+) -> "JobConfig | None":
+    from ops.lab.errors import LabUsageError
+    from ops.lab.ranks import TORCH, JobConfig, job_python
+
+    if job is None:
+        if python is not None:
+            raise LabUsageError("--job-python is of --job torch")
+        return None
+    if job != TORCH:
+        raise LabUsageError(f"no training job {job!r}: {TORCH} is what there is")
+    if stages is not None:
+        raise LabUsageError("--stages is of the simulated job: a real one has no pipeline")
+    return JobConfig(python=job_python(python).absolute(), period_ms=period_ns // MS_NS)
 
 
 def _topics(settings: KafkaSettings, *, apply: bool) -> None:
@@ -182,6 +214,9 @@ def fault(
     ] = None,
     period_s: Annotated[float | None, typer.Option(help="Seconds of such a period")] = None,
     count: Annotated[float | None, typer.Option(help="Busy processes")] = None,
+    how: Annotated[
+        str | None, typer.Option(help="What is different of a rank's gradients: size or order")
+    ] = None,
     sender: Annotated[
         str | None,
         typer.Option("--from", metavar="COMPONENT", help="Only what this end of the link sends"),
@@ -204,6 +239,7 @@ def fault(
         "duty": duty,
         "period_s": period_s,
         "count": count,
+        "how": how,
         "sender": sender,
         "dst": dst,
     }
@@ -240,6 +276,15 @@ def heal(
         typer.echo("no fault was in force")
 
 
+def restart(name: Name = "default") -> None:
+    """End all ranks of a lab's real job, and begin anew from the last checkpoint.
+
+    Example: skeletonhunter lab restart
+    """
+    _ask(name, {"op": "restart"})
+    typer.echo("the training job begins anew")
+
+
 def status(name: Name = "default", *, as_json: options.Json = False) -> None:
     """Print what runs in a lab, what is broken, and what the fabric has counted.
 
@@ -256,6 +301,8 @@ def status(name: Name = "default", *, as_json: options.Json = False) -> None:
     typer.echo("  " + ", ".join(f"{value} {key}" for key, value in shape.items() if key[0] != "t"))
     for agent_id, state in found["agents"].items():
         typer.echo(f"  {agent_id}: {state}")
+    if found["job"] is not None:
+        typer.echo(f"  ranks: iterations {found['job'].get('steps')}")
     if fabric["relayed"] is not None:
         counts = {"relayed": fabric["relayed"], **fabric["dropped"], **fabric["answered"]}
         typer.echo("  packets: " + ", ".join(f"{value} {key}" for key, value in counts.items()))
@@ -320,6 +367,7 @@ COMMANDS: Final[tuple[Callable[..., None], ...]] = (
     up,
     fault,
     heal,
+    restart,
     status,
     down,
     kinds,

@@ -10,17 +10,23 @@ LOOPBACK_LAB: Final = "loopback"
 NETNS_LAB: Final = "netns"
 RXE_LAB: Final = "rxe"
 ALL_LABS: Final = (LOOPBACK_LAB, NETNS_LAB, RXE_LAB)
+RANK: Final = "rank"
+"""Target of the faults of a real job."""
 KERNEL_LABS: Final = (NETNS_LAB, RXE_LAB)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Param:
-    """A parameter of a fault: a number with unit and bounds, or (`unit` None) a component."""
+    """A parameter of a fault: a number with unit and bounds, a word, or a component.
+
+    `choices` are the words, `unit` None otherwise means a component.
+    """
 
     name: str
     doc: str
     unit: str | None = None
-    default: float | None = None
+    default: float | str | None = None
+    choices: tuple[str, ...] = ()
     low: float = 0.0
     high: float = 0.0
 
@@ -70,6 +76,10 @@ DUTY: Final = Param(
 )  # fmt: skip
 PERIOD: Final = Param(
     name="period_s", doc="length of a period", unit="s", default=10.0, low=0.1, high=600.0
+)
+
+HOW: Final = Param(
+    name="how", doc="what is different of its gradients", default="size", choices=("size", "order")
 )
 
 
@@ -249,6 +259,32 @@ KINDS: Final[dict[str, FaultKind]] = {
             labs=(LOOPBACK_LAB, NETNS_LAB), benign=True,
             doc="The agent ends by SIGTERM and takes its registrations back: a drained host.",
             example="agent-drain agent-h0",
+        ),
+        FaultKind(
+            name="rank-stop", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,),
+            doc="The process of a rank is stopped by SIGSTOP; healing continues it.",
+            example="rank-stop 3",
+        ),
+        FaultKind(
+            name="rank-stall", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,),
+            doc="A rank hangs in Python, and never launches its next collective.",
+            example="rank-stall 3",
+        ),
+        FaultKind(
+            name="rank-slow", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,),
+            params=(_ms("longer in each iteration", 300.0),),
+            doc="A rank computes longer than the others.",
+            example="rank-slow 3 --ms 300",
+        ),
+        FaultKind(
+            name="rank-desync", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,), params=(HOW,),
+            doc="A rank reduces other gradients than its peers; healing restarts the job.",
+            example="rank-desync 3 --how order",
+        ),
+        FaultKind(
+            name="rank-exit", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,),
+            doc="The process of a rank ends; healing restarts the job.",
+            example="rank-exit 3",
         ),
         FaultKind(
             name="task-end", layer=Layer.HOST, target="task", benign=True,

@@ -46,7 +46,17 @@ def targets_of(kind: FaultKind, shape: LabShape) -> list[str]:
         "virtual node": shape.vswitch_ids() + shape.rnic_ids(),
         "agent": shape.agent_ids(),
         "task": [shape.task_id],
+        "rank": [f"{shape.task_id}|{rank}" for rank in range(len(shape.endpoints))],
     }[kind.target]
+
+
+def rank_of(target: str) -> int:
+    """Return the number of a rank by its id.
+
+    >>> rank_of("job1|3")
+    3
+    """
+    return int(target.rpartition("|")[2])
 
 
 def near(name: str, known: list[str]) -> str:
@@ -82,7 +92,7 @@ def check_fault(
         raise FaultError(f"{kind.name} is no fault of a {lab} lab, but of {', '.join(kind.labs)}")
     wrong: list[str] = []
     known = targets_of(kind, shape)
-    component = _canonical(target) if kind.target == "link" else target
+    component = _canonical(kind, target, shape)
     if component not in known:
         wrong.append(f"{kind.name} needs a {kind.target}, not {target!r}: {near(component, known)}")
     names = [p.name for p in kind.params]
@@ -96,6 +106,10 @@ def check_fault(
         given = params.get(param.name)
         if param.unit is not None:
             values[param.name] = _number(param, given, wrong)
+        elif param.choices:
+            values[param.name] = param.default if given is None else given
+            if values[param.name] not in param.choices:
+                wrong.append(f"{param.name}={given!r}: {' or '.join(param.choices)}")
         elif given is not None:
             values[param.name] = given
     if not wrong:
@@ -111,8 +125,12 @@ def check_fault(
     )
 
 
-def _canonical(target: str) -> str:
-    """Return a link's id, its ends in order, however the user wrote it."""
+def _canonical(kind: FaultKind, target: str, shape: LabShape) -> str:
+    """Return a component's id: of a link with its ends in order, of a rank with its task."""
+    if kind.target == "rank" and target.isdecimal():
+        return f"{shape.task_id}|{target}"
+    if kind.target != "link":
+        return target
     a, sep, b = target.removeprefix("link:").partition("--")
     return link_id(a, b) if sep else target
 

@@ -29,8 +29,8 @@ from ops.lab.agents import (
     write_private,
 )
 from ops.lab.control import request, wait_for
-from ops.lab.errors import LabError
-from ops.lab.fault_kinds import LOOPBACK_LAB
+from ops.lab.errors import LabError, LabUsageError
+from ops.lab.fault_kinds import KINDS, LOOPBACK_LAB, NETNS_LAB, RANK
 from ops.lab.faultboard import ActiveFault, describe, truth_of
 from ops.lab.faults import FaultError, FaultSpec, check_fault, near
 from ops.lab.folder import INFO_FILE, PIDS_FILE, LabFolder
@@ -38,6 +38,7 @@ from ops.lab.kind import lab_kind
 from ops.lab.left_states import withdraw_states
 from ops.lab.preflight import missing_topics
 from ops.lab.publishing import LabPublisher
+from ops.lab.ranks import JobConfig, TrainingRanks
 from ops.lab.rxe.agents import MachineAgents
 from ops.lab.rxe.kind import forwarded_ports
 from ops.lab.rxe.machine import BOOT_TIMEOUT_S, LOGS, OUT
@@ -68,9 +69,10 @@ def silent(_text: str) -> None:
 class LabConfig:
     """What lab to build.
 
-    `shape` None: what that kind of lab has. `stages` and `period_ns` are the training
-    job's. `agent_options` override keys of the agents' `[agent]` table. Logs and the
-    truth stay in `keep` after the lab is down; None: nothing stays.
+    `shape` None: what that kind of lab has. `stages` and `period_ns` are the
+    simulated job's; with `job`, ranks train really instead. `agent_options` override keys of
+    the agents' `[agent]` table. Logs and the truth stay in `keep` after the lab is down; None:
+    nothing stays.
     """
 
     settings: KafkaSettings
@@ -81,6 +83,7 @@ class LabConfig:
     seed: int = 1
     stages: int | None = None
     period_ns: int = DEFAULT_PERIOD_NS
+    job: JobConfig | None = None
     agent_options: Table = field(default_factory=dict)
     keep: Path | None = None
 
@@ -104,6 +107,7 @@ class Lab:
         self._publisher: LabPublisher | None = None
         self._keys: StaleKeys | None = None
         self._task: LabTask | None = None
+        self._ranks: TrainingRanks | None = None
         self._truth: list[Truth] = []
         self._numbered = 0
 
@@ -129,6 +133,19 @@ class Lab:
         return self._group
 
     @property
+    def ranks(self) -> TrainingRanks:
+        """The ranks of the lab's real job.
+
+        Raises
+        ------
+        FaultError
+            If it has none.
+        """
+        if self._ranks is None:
+            raise FaultError("this lab runs no training job: bring it up with --job torch")
+        return self._ranks
+
+    @property
     def truth(self) -> list[Truth]:
         """Everything that was done, in order; also after the lab is down."""
         if self._folder is not None:
@@ -151,6 +168,8 @@ class Lab:
 
     def _up(self) -> None:
         config = self.config
+        if config.job is not None and self.kind.name != NETNS_LAB:
+            raise LabUsageError(f"a real job trains in a {NETNS_LAB} lab only")
         lacking = self.kind.missing()
         if lacking is not None:
             raise LabError(f"no {self.kind.name} lab here: {lacking}")
@@ -171,12 +190,21 @@ class Lab:
         with Watch(config.settings, (topics.ENDPOINT,)) as watch:
             self._say(f"task {self.shape.task_id}: {len(self.shape.endpoints)} endpoints submitted")
             self._task.submit()
+            if config.job is not None:
+                self._ranks = TrainingRanks(
+                    self.group, self.path, self.shape, config.job, self._write_pids
+                )
+                self._say(f"training job: {len(self.shape.endpoints)} ranks by {config.job.python}")
+                self._ranks.start()
             if config.agents:
                 self._agents = self._agent_group(ports, status["addresses"])
                 self._agents.start_all()
                 self._say(f"agents: {self.shape.hosts} started, waiting for their endpoints")
                 self._agents.wait_registered(watch)
                 self._say(f"all {len(self.shape.endpoints)} endpoints have registered")
+            if self._ranks is not None:
+                self._ranks.wait_training()
+                self._say(f"the job trains: iterations {self._ranks.progress()['steps']}")
         self._record(lab_truth("up", config.name))
         self._describe("up")
 
@@ -190,10 +218,12 @@ class Lab:
             shape=self.shape,
             endpoints=ports,
             seed=config.seed,
-            stages=config.stages,
+            # A real job has no pipeline: all ranks of a rail are replicas.
+            stages=config.stages if config.job is None else 1,
             period_ns=config.period_ns,
             kafka_config=kafka,
             kind=config.kind,
+            real_job=config.job is not None,
             forwarded=forwarded_ports(config.settings) if self.kind.machine else (),
         ).write()
         group.start(
@@ -285,6 +315,9 @@ class Lab:
         if spec.kind == TASK_END and self._task is not None:
             self._task.end()
             return
+        if KINDS[spec.kind].target == RANK:
+            self.ranks.hurt(spec.kind, spec.target, spec.params)
+            return
         if self._agents is None:
             raise FaultError("this lab has no agents")
         state = self._agents.state(spec.target)
@@ -329,6 +362,8 @@ class Lab:
                 self._keys.mend(fault.spec.target)
             elif fault.spec.kind == TASK_END and self._task is not None:
                 self._task.submit()
+            elif KINDS[fault.spec.kind].target == RANK:
+                self.ranks.mend(fault.spec.kind, fault.spec.target)
             elif self._agents is not None:
                 self._agents.mend(fault.spec.kind, fault.spec.target)
             truth = self._told("heal", fault.fault_id, fault.spec)
@@ -355,6 +390,7 @@ class Lab:
             "prefix": self.config.settings.topic_prefix,
             "shape": self.shape.as_dict(),
             "agents": states,
+            "job": None if self._ranks is None else self._ranks.progress(),
             "faults": [describe(fault) for fault in self.faults.values()],
             "fabric": request(self.path / SOCKET_FILE, {"op": "status"}),
         }
@@ -385,7 +421,7 @@ class Lab:
             self._keep_truth(folder)
             self._keep_logs(folder)
         finally:
-            self._group = self._publisher = self._agents = self._task = None
+            self._group = self._publisher = self._agents = self._task = self._ranks = None
             if self._keys is not None:
                 self._keys.close()
             self._keys = None

@@ -65,6 +65,10 @@ class LabServer:
                 for truth in healed:
                     self._say(f"{truth.fault_id}: healed {truth.kind} {truth.target}")
                 return [truth.as_dict() for truth in healed]
+            case "restart":
+                self._lab.ranks.restart()
+                self._say("the training job begins anew")
+                return {}
             case "down":
                 self._down = True
                 return {"pid_ends": True}

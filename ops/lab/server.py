@@ -54,7 +54,8 @@ class FabricConfig:
     """What the fabric process is told.
 
     `endpoints` are the ports at which endpoints listen; `forwarded` those of this host's
-    loopback that agents in a machine of their own are to reach. `kafka_config` names the
+    loopback that agents in a machine of their own are to reach. With `real_job` somebody else
+    trains between the containers, and no traffic is made here. `kafka_config` names the
     TOML file with the `[kafka]` table; None: nothing is published.
     """
 
@@ -66,6 +67,7 @@ class FabricConfig:
     period_ns: int = DEFAULT_PERIOD_NS
     kafka_config: Path | None = None
     kind: str = LOOPBACK_LAB
+    real_job: bool = False
     forwarded: tuple[int, ...] = ()
 
     def write(self) -> Path:
@@ -151,7 +153,7 @@ class FabricServer:
 
     def _make_job(self, workload: Workload) -> CounterWriter | Traffic | None:
         config = self._config
-        if config.kind == RXE_LAB:
+        if config.kind == RXE_LAB or config.real_job:
             return None  # an emulated processor has nothing left for it
         if config.kind == LOOPBACK_LAB:
             tree = CounterTree(config.folder / "sys", config.shape)

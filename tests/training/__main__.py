@@ -8,6 +8,7 @@ Exit code 1: a verdict is wrong.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ops.lab.training import ENVIRONMENT
+from tests import ROOT
 from tests.collective_dumps import CASES, unpack
 from tests.training.judged import Analyzed, analyze, in_form_of_nccl, judge
 
@@ -38,15 +41,18 @@ class Total:
         return f"{self.found} of {self.culprits} culprits, {self.innocent} innocent"
 
 
-JOB = Path(__file__).with_name("job.py")
+JOB = "tests.training.job"
 
 
 def jobs(given: argparse.Namespace, work: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
     """Run jobs, and yield name, dumps and truth of each."""
-    command = [given.python, str(JOB), str(work), "--ranks", str(given.ranks), "--form", given.form]
-    command += ["--culprit", str(given.culprit)]
+    command = [given.python, "-m", JOB, str(work), "--ranks", str(given.ranks)]
+    command += ["--form", given.form, "--culprit", str(given.culprit)]
     command += [] if given.causes is None else ["--causes", given.causes]
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        command, check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=ROOT,
+        env={**os.environ, **ENVIRONMENT},
+    )  # fmt: skip
     for folder in sorted(work.iterdir()):
         truth = json.loads((folder / "truth.json").read_bytes())
         (folder / "truth.json").unlink()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ops.lab.fault_kinds import KINDS
+from ops.lab.fault_kinds import KINDS, NETNS_LAB
 from ops.lab.faultboard import effect_of, truth_of
-from ops.lab.faults import FaultError, check_fault, targets_of
+from ops.lab.faults import FaultError, check_fault, rank_of, targets_of
 from ops.lab.impairment import Effect, LinkDirection, corrupt_payload
 from ops.lab.shape import LabShape
 from ops.lab.truth import Truth, TruthLog, lab_truth
@@ -26,6 +26,7 @@ def test_the_promised_kinds_are_there() -> None:
         "link-mtu", "route-withdraw", "route-hole", "acl-drop", "container-kill",
         "agent-starve", "gid-change", "qkey-stale", "link-rate", "link-rate-fair",
         "cross-traffic", "agent-quota", "agent-crowd", "agent-drain", "task-end",
+        "rank-stop", "rank-stall", "rank-slow", "rank-desync", "rank-exit",
     }  # fmt: skip
     assert all(kind.doc and kind.example.startswith(name) for name, kind in KINDS.items())
 
@@ -35,9 +36,10 @@ def test_every_example_is_valid(name: str) -> None:
     """What `lab kinds` shows can be typed as it stands."""
     _, target, *flags = KINDS[name].example.split()
     raw = dict(zip(flags[::2], flags[1::2], strict=True))
-    params = {k.removeprefix("--"): v if k == "--dst" else float(v) for k, v in raw.items()}
+    words = ("--dst", "--how")
+    params = {k.removeprefix("--"): v if k in words else float(v) for k, v in raw.items()}
     spec = check_fault(name, target, params, SHAPE, KINDS[name].labs[0])
-    others = {"container": "vsw:h1", "endpoint": "agent-h0"}
+    others = {"container": "vsw:h1", "endpoint": "agent-h0", "rank": "job1|3"}
     assert spec.component_ids[0] == others.get(KINDS[name].target, target)
     assert spec.layer is KINDS[name].layer
 
@@ -178,3 +180,13 @@ def test_truth_says_when_in_wall_clock_nanoseconds() -> None:
     assert line["at_ns"] > 1_700_000_000 * 10**9
     assert (line["action"], line["component_id"], line["layer"]) == ("inject", LINK, "UNDERLAY")
     assert Truth.from_dict(line).component_ids == (LINK,)
+
+
+def test_a_rank_is_named_by_its_number_or_its_id() -> None:
+    """The id of the records comes out, and a word that a parameter lacks is told."""
+    for target in ("3", "job1|3"):
+        spec = check_fault("rank-desync", target, {}, SHAPE, NETNS_LAB)
+        assert (spec.target, spec.params) == ("job1|3", {"how": "size"})
+        assert rank_of(spec.target) == 3
+    with pytest.raises(FaultError, match=r"needs a rank.*how='colour': size or order"):
+        check_fault("rank-desync", "99", {"how": "colour"}, SHAPE, NETNS_LAB)

@@ -1,0 +1,74 @@
+"""What a running rank is told to do wrong: a file that it looks at in each iteration."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from ops.lab.training.faults import Fault, load_batch_from_slow_storage
+
+ORDERS_FILE: Final = "orders.json"
+# How soon a rank that hangs notices that it is healed.
+LOOK_S: Final = 0.05
+EXIT_CODE: Final = 1
+
+
+class Orders:
+    """The orders of one rank: `{"3": {"kind": "rank-slow", "ms": 300}}` is one of rank 3."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self._path = folder / ORDERS_FILE
+        self._rank = str(rank)
+        self._seen = (0, 0)
+        self._order: dict[str, Any] = {}
+
+    def current(self) -> dict[str, Any]:
+        """Return what this rank is to do now; {}: nothing but its work."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return {}
+        # A file that is replaced within one tick of the clock has another inode.
+        if (found.st_mtime_ns, found.st_ino) != self._seen:
+            self._seen = found.st_mtime_ns, found.st_ino
+            self._order = json.loads(self._path.read_bytes()).get(self._rank, {})
+        return self._order
+
+    def hang(self) -> None:
+        """Stand still in Python until the order is taken back."""
+        while self.current().get("kind") == "rank-stall":
+            load_batch_from_slow_storage(LOOK_S)
+
+
+class OrderedFault(Fault):
+    """Goes wrong as the lab orders."""
+
+    kind = "ordered"
+
+    def __init__(self, orders: Orders) -> None:
+        super().__init__(culprit=-1)
+        self._orders = orders
+
+    def before_backward(self) -> None:
+        """Hang, be slow, or end."""
+        order = self._orders.current()
+        match order.get("kind"):
+            case "rank-stall":
+                self._orders.hang()
+            case "rank-slow":
+                time.sleep(order["ms"] / 1e3)
+            case "rank-exit":
+                os._exit(EXIT_CODE)
+
+    def gradients(self, gradients: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the gradients, of another size or in another order if that is the order."""
+        order = self._orders.current()
+        if order.get("kind") != "rank-desync":
+            return gradients
+        if order["how"] == "size":
+            # Smaller: whoever gets more than it expects is ended by gloo.
+            return [gradients[0][: len(gradients[0]) // 2].clone(), *gradients[1:]]
+        return gradients[::-1]

@@ -1,0 +1,80 @@
+"""What the ranks of a lab's real job are told, and which Python runs them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ops.lab.errors import LabError, LabUsageError
+from ops.lab.faults import FaultError
+from ops.lab.lab import Lab, LabConfig
+from ops.lab.ranks import PYTHON_ENV, JobConfig, TrainingRanks, job_python
+from ops.lab.shape import LabShape
+from ops.running.processes import ProcessGroup
+from schemas.kafka.connection import KafkaSettings
+
+SHAPE = LabShape(hosts=2, rails=2)
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> TrainingRanks:
+    """Give ranks that are not started."""
+    made = TrainingRanks(
+        ProcessGroup(tmp_path), tmp_path, SHAPE, JobConfig(python=Path("python")), lambda: None
+    )
+    made.folder.mkdir()
+    return made
+
+
+def orders(ranks: TrainingRanks) -> object:
+    """Return what the ranks read."""
+    return json.loads((ranks.folder / "orders.json").read_bytes())
+
+
+def test_a_rank_is_an_endpoint_and_binds_its_own_interface(ranks: TrainingRanks) -> None:
+    """Ranks go host by host, rail by rail, and gloo is told which RNIC of the container is its."""
+    told = ranks.described()
+    assert [(r["endpoint_id"], r["interface"]) for r in told["ranks"]] == [
+        ("job1-w0/r0", "e0"), ("job1-w0/r1", "e1"), ("job1-w1/r0", "e0"), ("job1-w1/r1", "e1"),
+    ]  # fmt: skip
+    assert told["tensor_parallel"] == SHAPE.rails
+    assert told["ranks"][3]["address"] == "10.129.0.2"
+    assert told["ranks"][3]["netns"].endswith(".job1-w1")
+
+
+def test_orders_are_of_one_rank_until_they_are_taken_back(ranks: TrainingRanks) -> None:
+    """Two ranks may go wrong at once, and each is healed by itself."""
+    ranks.hurt("rank-slow", "job1|1", {"ms": 300.0})
+    ranks.hurt("rank-stall", "job1|3", {})
+    slow, stalled = {"kind": "rank-slow", "ms": 300.0}, {"kind": "rank-stall"}
+    assert orders(ranks) == {"1": slow, "3": stalled}
+    ranks.mend("rank-stall", "job1|3")
+    assert orders(ranks) == {"1": slow}
+
+
+def test_what_has_not_begun_is_told(ranks: TrainingRanks) -> None:
+    """There is no process to stop, and no progress, before the job has begun."""
+    assert ranks.progress() == {}
+    with pytest.raises(LabError, match="not begun"):
+        ranks.hurt("rank-stop", "job1|0", {})
+
+
+def test_a_python_without_torch_says_where_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one that is missing, nor ours, which has no PyTorch, runs ranks."""
+    with pytest.raises(LabUsageError, match=r"No such file.*make training"):
+        job_python(Path("/nowhere/python"))
+    monkeypatch.setenv(PYTHON_ENV, sys.executable)
+    with pytest.raises(LabUsageError, match=r"has no PyTorch.*--job-python"):
+        job_python(None)
+
+
+def test_a_lab_without_a_job_has_no_ranks() -> None:
+    """Its faults of ranks are refused, and so is a real job in a lab of another kind."""
+    settings = KafkaSettings(bootstrap="127.0.0.1:1")
+    lab = Lab(LabConfig(settings=settings))
+    with pytest.raises(FaultError, match="--job torch"):
+        lab.ranks.restart()
+    real = LabConfig(settings=settings, job=JobConfig(python=Path("python")))
+    with pytest.raises(LabUsageError, match="netns"):
+        Lab(real).up()
