@@ -33,6 +33,7 @@ LAUNCHER: Final = Path(__file__).with_name("training") / "launch.py"
 CONFIG_FILE: Final = "job.json"
 ORDERS_FILE: Final = "orders.json"
 RANKS_FILE: Final = "ranks.json"
+DUMPS: Final = "dumps"
 PROGRESS_FILE: Final = "progress.json"
 # PyTorch takes four seconds of a processor to import, and many times that on a busy machine.
 START_TIMEOUT_S: Final = 180.0
@@ -184,6 +185,11 @@ class TrainingRanks:
     def progress(self) -> dict[str, Any]:
         """Return how far each rank is, and which have ended with which code; {}: not begun."""
         return _read(self.folder / PROGRESS_FILE)
+
+    @property
+    def dumps(self) -> Path:
+        """The folder of the recorders' dumps."""
+        return self.folder / DUMPS
 
     def pid(self, rank: int) -> int:
         """Return the process of a rank.

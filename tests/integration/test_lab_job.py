@@ -55,7 +55,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, kafka: KafkaSettings) -> Iterator[Lab]:
 
 def said(lab: Lab) -> list[tuple[HangClass, tuple[int, ...]]]:
     """Return what the dumps say now."""
-    found = diagnose(read_dumps(lab.ranks.folder / "dumps").snapshots)
+    found = diagnose(read_dumps(lab.ranks.dumps).snapshots)
     return [(finding.hang_class, finding.ranks) for finding in found.findings]
 
 

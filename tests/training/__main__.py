@@ -53,7 +53,7 @@ def jobs(given: argparse.Namespace, work: Path) -> Iterator[tuple[str, Path, dic
         command, check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=ROOT,
         env={**os.environ, **ENVIRONMENT},
     )  # fmt: skip
-    for folder in sorted(work.iterdir()):
+    for folder in sorted(path for path in work.iterdir() if path.is_dir()):
         truth = json.loads((folder / "truth.json").read_bytes())
         (folder / "truth.json").unlink()
         yield folder.name, folder, truth

@@ -21,6 +21,7 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
+from ops.lab.training.announced import announce
 from ops.lab.training.model import Job, dump, groups
 from ops.lab.training.orders import OrderedFault, Orders
 
@@ -119,6 +120,16 @@ class Rank(Job):
 def be_rank(config: dict[str, Any], rank: int, port: int, steps: mmap.mmap) -> None:
     """Train until the end of the process."""
     mine = config["ranks"][rank]
+    # As torchrun tells a rank who it is: so collectors find it.
+    own = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(len(config["ranks"])),
+        "SKELETONHUNTER_TASK_ID": config["task_id"],
+        "SKELETONHUNTER_ENDPOINT_IDS": mine["endpoint_id"],
+        "TORCH_FR_DUMP_TEMP_FILE": str(Path(config["folder"]) / DUMPS / DUMP_NAME),
+    }
+    os.environ.update(own)
+    announce(own)
     enter(mine["netns"])
     os.environ["GLOO_SOCKET_IFNAME"] = mine["interface"]
     master = config["ranks"][0]["address"]

@@ -156,6 +156,7 @@ def dump(path: Path, form: str) -> None:
         content = _dump_fr_trace_json(includeCollectives=True)
     else:
         content = _dump_fr_trace(includeCollectives=True, includeStackTraces=True, onlyActive=False)
-    begun = path.with_name(f".{path.name}.begun")
+    # Beside the folder: whoever reads the folder finds nothing unfinished.
+    begun = path.parent.with_name(f".{path.parent.name}.{path.name}")
     begun.write_bytes(content)
     begun.rename(path)

@@ -1,6 +1,8 @@
 """What the ranks of a lab's real job are told, and which Python runs them."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from ops.lab.faults import FaultError
 from ops.lab.lab import Lab, LabConfig
 from ops.lab.ranks import PYTHON_ENV, JobConfig, TrainingRanks, job_python
 from ops.lab.shape import LabShape
+from ops.lab.training import ENVIRONMENT
+from ops.lab.training.announced import announce
 from ops.running.processes import ProcessGroup
 from schemas.kafka.connection import KafkaSettings
 
@@ -78,3 +82,30 @@ def test_a_lab_without_a_job_has_no_ranks() -> None:
     real = LabConfig(settings=settings, job=JobConfig(python=Path("python")))
     with pytest.raises(LabUsageError, match="netns"):
         Lab(real).up()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_forked_rank_shows_an_environment_of_its_own() -> None:
+    """Others read who it is, the parent shows what it did, and its own C library loses nothing."""
+    script = """
+import os, pathlib, subprocess, sys
+from ops.lab.training.announced import announce
+if os.fork() == 0:
+    announce({"RANK": "3", "WORLD_SIZE": "8"})
+    print(pathlib.Path("/proc/self/environ").read_bytes().rstrip(bytes(1)).split(bytes(1)))
+    print(subprocess.run(["printenv", "KEPT"], capture_output=True).stdout, flush=True)
+    os._exit(0)
+os.wait()
+print(b"KEPT=yes" in pathlib.Path("/proc/self/environ").read_bytes())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **ENVIRONMENT, "KEPT": "yes"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["[b'RANK=3', b'WORLD_SIZE=8']", "b'yes\\n'", "True"]
+
+
+def test_an_environment_needs_room() -> None:
+    """What does not fit is refused, before anything is lost."""
+    with pytest.raises(ValueError, match="have room"):
+        announce({"RANK": "3" * 1_000_000})
