@@ -18,7 +18,7 @@ TRAINING := $(if $(filter $(TRAINING_VENV)/%,$(TRAINING_PYTHON)),$(TRAINING_STAM
 # project anew, and each process of pytest rewrites all assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup compiled rewritten demo test test-rdma training test-training lint unit bench-pipeline bench-accuracy bench-labs bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs dashboards lock vendor charts test-kube clean
+.PHONY: help setup compiled rewritten demo test test-rdma training test-training lint unit bench-pipeline bench-accuracy bench-labs bench-collectives bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs dashboards lock vendor charts test-kube clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-accuracy  measure diagnosis and skeletons in the arena (under an hour)"
 	@echo "make bench-pipeline  measure the whole pipeline against its bars (about an hour)"
 	@echo "make bench-labs      every fault in every kind of lab of this machine (an hour; netns needs root)"
+	@echo "make bench-collectives  a real PyTorch job hangs, and what is said of it (an hour; root, make training)"
 	@echo "make bench-scale     a cluster of 40,000 RNICs: what it takes, and how that grows (40 minutes)"
 	@echo "make bench-agent     memory, CPU and traffic of one agent, its broker up, away and back (15 minutes)"
 	@echo "make bench-throughput  results a second from Kafka to windows and anomalies, delay, restart, replay (25 minutes)"
@@ -113,6 +114,9 @@ bench-pipeline: setup
 
 bench-labs: setup
 	$(BIN)/python -m ops.bench labs
+
+bench-collectives: setup $(TRAINING)
+	SKELETONHUNTER_JOB_PYTHON=$(TRAINING_PYTHON) $(BIN)/python -m ops.bench collectives
 
 bench-scale: $(STAMP)
 	$(BIN)/python -m ops.bench scale

@@ -11,6 +11,7 @@ from typing import Final
 from ops.bench import labs
 from ops.bench.accuracy import accuracy
 from ops.bench.agent import agent, soak
+from ops.bench.collectives import collectives
 from ops.bench.operator import operator
 from ops.bench.pipeline import pipeline
 from ops.bench.resilience import resilience
@@ -31,6 +32,7 @@ BENCHES: Final = {
     "pipeline": pipeline,
     "accuracy": accuracy,
     "labs": labs,
+    "collectives": collectives,
     "scale": scale,
     "agent": agent,
     "soak": soak,

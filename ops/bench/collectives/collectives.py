@@ -1,0 +1,200 @@
+"""`make bench-collectives`: a real job on the lab of namespaces hangs, and who is right why.
+
+Eight ranks train over gloo. `dumps` lets `job diagnose` judge the dumps of the ranks alone,
+again and again. Needs root and a Python that has PyTorch (`make training`).
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
+from ops.bench.collectives.listeners import Dumps, Listener, text
+from ops.bench.rig.report import Figure, Parts, Say, figure
+from ops.lab.errors import LabUsageError
+from ops.lab.fault_kinds import NETNS_LAB
+from ops.lab.kind import LAB_KINDS, SUITE_SHAPE
+from ops.lab.lab import Lab, LabConfig
+from ops.lab.ranks import JobConfig, job_python
+from ops.lab.suite.suite import pipeline
+
+COMMAND: Final = "make bench-collectives"
+RUNS: Final = 5
+NOTES: Final = (
+    "Eight ranks of PyTorch over gloo on 4 hosts of 2 RNICs, tensor and data parallel; each run is "
+    "one fault of each of ten causes, at another rank or its RNIC's cable. Class and place are "
+    "right if one thing is said, under a right name and of the right rank or component.",
+    "Hang → verdict is from the order to the lab until the first word, right or wrong; a cause of "
+    "which nothing is said in time has no delay.",
+    "Dumps: of a cause of the network right is that all launched and nobody is named: dumps know "
+    "no cables. They are read each second, and what three looks in a row show is said.",
+    "Healthy stretches hold a checkpoint that all wait for and a pause for evaluation each.",
+)
+# Each stretch of half a minute holds a checkpoint and an evaluation.
+JOB: Final[Mapping[str, int]] = {
+    "period_ms": 500, "checkpoint_steps": 20, "checkpoint_ms": 3_000, "evaluation_steps": 15,
+    "evaluation_ms": 4_000,
+}  # fmt: skip
+RIGHT_SHARE: Final = 0.95
+MEDIAN_S: Final = 8.0
+P90_S: Final = 12.0
+STRETCH_S: Final = 30.0
+STRETCHES: Final = 4
+# Slow ranks and slow ports are seen over many iterations.
+TIMEOUT_S: Final = 45.0
+# What is said may still be refined.
+SETTLE_S: Final = 4.0
+CALM_TIMEOUT_S: Final = 90.0
+# So long nothing may be wrong before the next cause.
+CALM_S: Final = 3.0
+POLL_S: Final = 0.1
+
+
+class CauseBench:
+    """Puts causes in, one after another, and hears what is said."""
+
+    def __init__(self, lab: Lab, listener: Listener, check: Callable[[], None]) -> None:
+        self._lab = lab
+        self._listener = listener
+        self._check = check
+
+    def run(self, cause: Cause, number: int, turn: int) -> Outcome:
+        """Put a cause in, hear, heal, and wait until the job trains again."""
+        self.wait_calm()
+        here = place(cause, number, turn, self._lab.shape)
+        self._listener.forget()
+        begin = time.monotonic()
+        self._lab.fault(cause.kind, here.target, **cause.params)
+        heard = self._until(lambda: bool(self._listener.hear()), TIMEOUT_S)
+        delay_s = time.monotonic() - begin if heard else None
+        self._until(lambda: False, SETTLE_S)
+        said = self._listener.hear()
+        self._lab.heal()
+        self._lab.ranks.wait_training()
+        return judged(cause, here, said, delay_s, live=self._listener.live)
+
+    def anew(self) -> None:
+        """Restart the job, so that no wait is usual only because of an earlier fault."""
+        self._lab.ranks.restart()
+        time.sleep(1.0)
+        self._lab.ranks.wait_training()
+
+    def healthy(self, seconds: float) -> int:
+        """Let the job train; return how many faults were told."""
+        self.wait_calm()
+        self._listener.forget()
+        self._until(lambda: False, seconds)
+        return len(self._listener.hear())
+
+    def wait_calm(self) -> None:
+        """Wait until nothing is wrong, and has not been for a while.
+
+        Raises
+        ------
+        TimeoutError
+            If that takes too long.
+        """
+        deadline = time.monotonic() + CALM_TIMEOUT_S
+        calm_since = time.monotonic()
+        while time.monotonic() < calm_since + CALM_S:
+            if not self._listener.calm():
+                calm_since = time.monotonic()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not calm: {text(self._listener.hear())}")
+            self._check()
+            time.sleep(POLL_S)
+
+    def _until(self, reached: Callable[[], bool], timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            self._check()
+            self._listener.hear()
+            if reached():
+                return True
+            time.sleep(POLL_S)
+        return False
+
+
+@contextmanager
+def dumps_bench(say: Say) -> Iterator[CauseBench]:
+    """Give a lab with a job whose dumps are read, without agents or pipeline."""
+    job = JobConfig(python=job_python(None), **JOB)
+    with pipeline(None, say, processes=()) as started:
+        config = LabConfig(
+            settings=started.settings, kind=NETNS_LAB, name="collectives", shape=SUITE_SHAPE,
+            agents=False, job=job,
+        )  # fmt: skip
+        with Lab(config, say=say) as lab:
+            listener = Dumps(lab.ranks.dumps, len(SUITE_SHAPE.endpoints))
+            yield CauseBench(lab, listener, lab.check)
+
+
+def measure(
+    name: str,
+    bench: Callable[[Say], AbstractContextManager[CauseBench]],
+    runs: int,
+    say: Say,
+    causes: Sequence[Cause] = CAUSES,
+) -> list[Figure]:
+    """Put every cause in so many times, with healthy stretches between the runs."""
+    lacking = LAB_KINDS[NETNS_LAB].missing()
+    if lacking is None:
+        try:
+            job_python(None)
+        except LabUsageError as error:
+            lacking = str(error)
+    if lacking is not None:
+        say(f"no real job here: {lacking}")
+        return []
+    outcomes: list[Outcome] = []
+    false: list[int] = []
+    with bench(say) as rig:
+        for turn in range(runs):
+            for stretch in range(STRETCHES):
+                false.append(rig.healthy(STRETCH_S))
+                say(f"{turn + 1}/{runs} healthy stretch {stretch + 1}: {false[-1]} said")
+            for number, cause in enumerate(causes):
+                rig.anew()
+                outcome = rig.run(cause, number, turn)
+                outcomes.append(outcome)
+                say(f"{turn + 1}/{runs} {cause.name} at {outcome.target}: {sentence(outcome)}")
+    return figures(name, outcomes, false)
+
+
+def sentence(outcome: Outcome) -> str:
+    """Return what came of a cause, for a line of progress."""
+    right = "right" if outcome.class_right and outcome.place_right else "WRONG"
+    after = "never" if outcome.delay_s is None else f"{outcome.delay_s:.1f} s"
+    return f"{right}, {after}, {text(outcome.said)}"
+
+
+def figures(name: str, outcomes: Sequence[Outcome], false: Sequence[int]) -> list[Figure]:
+    """Return the figures of some causes and healthy stretches."""
+
+    def share(what: str, right: Sequence[bool], bar: float | None) -> Figure:
+        row = figure(f"{name}: {what}", [float(one) for one in right], "of hangs", bar, ">=")
+        return replace(row, value=sum(right) / len(right) if right else None)
+
+    delays_s = sorted(o.delay_s for o in outcomes if o.delay_s is not None)
+    p90_s = delays_s[min(len(delays_s) - 1, len(delays_s) * 9 // 10)] if delays_s else None
+    rows = [
+        share("class right", [o.class_right for o in outcomes], RIGHT_SHARE),
+        share("rank or component right", [o.place_right for o in outcomes], RIGHT_SHARE),
+        figure(f"{name}: hang → verdict, median", delays_s, "s", MEDIAN_S),
+        replace(figure(f"{name}: hang → verdict, p90", delays_s, "s", P90_S), value=p90_s),
+        replace(
+            figure(f"{name}: said of healthy stretches", [float(n) for n in false], "", 0),
+            value=float(sum(false)),
+        ),
+    ]
+    for cause in dict.fromkeys(o.cause for o in outcomes):
+        mine = [o.class_right and o.place_right for o in outcomes if o.cause == cause]
+        rows.append(share(f"{cause}, both right", mine, None))
+    return rows
+
+
+PARTS: Final[Parts] = {"dumps": partial(measure, "dumps alone", dumps_bench)}
+DEFAULT_RUNS: Final[Mapping[str, int]] = {}
