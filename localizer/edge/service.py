@@ -19,6 +19,7 @@ from localizer.edge.exposed import Exposed
 from localizer.edge.history import History
 from localizer.edge.outbox import PROCESS, Outbox
 from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS, Reader
+from localizer.inference import search
 from localizer.merge import Barrier, Merge
 from localizer.network.traces import FlowTrace
 from schemas import topics
@@ -94,6 +95,7 @@ class Service:
         """
         memory.collect_on_demand()
         self._batches.warm()
+        search.warm()
         reader = Reader(self._settings, self._counts.lag)
         history = History(self._settings, self._codec)
         outbox = Outbox(self._settings, self._codec, self._log)

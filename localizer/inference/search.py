@@ -32,8 +32,9 @@ from typing import Final
 
 import numpy as np
 
+from localizer.inference.likelihood_kernel import best_totals, first_best
 from localizer.inference.table_likelihood import Snapshot, TableLikelihood, upper_bound
-from localizer.inference.tables import Block, Table
+from localizer.inference.tables import Block, PossibleCrossings, Table
 from schemas.columns.arrays import Bools, Floats, Int64s
 
 # A partial fault makes at most half of the 5-tuples bad, a cut all of them.
@@ -166,6 +167,7 @@ class _Search:
         # Chosen columns that had no better replacement when last checked, with their gain then; no
         # column that shares an observation with them has changed since.
         self._settled: dict[int, float] = {}
+        self._prior = problem.log_prior + 2 * LOG_SEVERITY
         self._totals: Floats | None = None
 
     def run(self) -> None:
@@ -238,26 +240,22 @@ class _Search:
     def _gains(self) -> Floats:
         """Return the gain of each column at its best severities."""
         if self._totals is None:
+            self._totals = np.empty(len(self._prior))
             flow, hop = (likelihood.gains for likelihood in self._likelihoods)
-            flow_gain = flow.max(axis=0)
-            totals = self._problem.log_prior + 2 * LOG_SEVERITY + flow_gain + hop.max(axis=0)
-            totals[flow_gain < MIN_FLOW_GAIN] = -np.inf
-            self._totals = totals
+            best_totals(flow, hop, self._prior, MIN_FLOW_GAIN, self._totals)
         return self._totals
 
     def _places(self, column: int) -> tuple[int, int]:
         """Return the indices of a column's best severities."""
-        flow, hop = (int(likelihood.gains[:, column].argmax()) for likelihood in self._likelihoods)
+        flow, hop = (int(likelihood.gains[column].argmax()) for likelihood in self._likelihoods)
         return flow, hop
 
     def _best(self) -> tuple[int, tuple[int, int], float]:
         totals = self._gains()
-        free = self._selectable()
-        if not free.any():
+        # The first that ties with the best: rounding must not decide.
+        column = first_best(totals, self._selectable(), TIE)
+        if column < 0:
             return -1, (0, 0), -np.inf
-        totals = np.where(free, totals, -np.inf)
-        # Take the first that ties with the best: rounding must not decide.
-        column = int(np.flatnonzero(totals >= totals.max() - TIE)[0])
         return column, self._places(column), float(totals[column])
 
     def _add(self, column: int, places: tuple[int, int]) -> None:
@@ -317,6 +315,21 @@ class _Search:
                 self._add(column if keep else other, best)
         elif mine > TIE:
             self._add(column, places)
+
+
+def warm() -> None:
+    """Compile the kernels, some seconds once after an installation, or read them from disk."""
+    one, many = np.ones(1), np.zeros(1, np.int64)
+    way = PossibleCrossings(rows=many, columns=many + 1, chance=one / 2)
+    rows = Block(
+        bad=one > 0, weight=one, lag=one, rows=many, columns=many, possible=way
+    )  # fmt: skip
+    explain(
+        Problem(
+            names=("a", "b"), log_prior=np.zeros(2), blamable=np.ones(2, np.bool_),
+            flows=rows, hops=rows, chance=((0.01, 0.0),), hop_chance=0.01,
+        )
+    )  # fmt: skip
 
 
 def _holds(places: Int64s, place: int) -> bool:

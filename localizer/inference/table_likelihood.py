@@ -6,11 +6,21 @@ fault updates only the rows that cross it, one state at a time.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from localizer.inference.likelihood_kernel import (
+    find_moves,
+    move_groups,
+    move_rows,
+    value_state,
+)
 from localizer.inference.tables import Table, log_likelihoods
 from schemas.columns.arrays import Floats, Int64s
+
+# States that there is room for at first.
+ROOM: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,8 @@ class TableLikelihood:
     grid
         Severities that a fault may have.
     gains
-        Gain in log-likelihood by adding each column at each severity, shape (grid, columns).
+        Gain in log-likelihood by adding each column at each severity, shape (columns + 1, grid);
+        the last is of the padding.
     value
         Log-likelihood under the chosen faults.
     """
@@ -70,29 +81,31 @@ class TableLikelihood:
         self._severity = np.array(grid)
         self._ids: dict[_RowState, int] = {}
         self._states: list[_RowState] = []
-        # Per state: whether its rows are bad, their lag, P(good), and the log-likelihood of one
-        # row.
-        self._bad = np.empty(0, np.bool_)
-        self._lag = np.empty(0)
-        self._good = np.empty(0)
-        self._row_value = np.empty(0)
-        # Gain of one row of each state by a further fault, shape (grid, states).
-        self._row_gain = np.empty((len(grid), 0))
+        # Per state, with room for more: whether its rows are bad, their lag, P(good), the
+        # log-likelihood of one row, and its gain by a further fault, shape (states, grid).
+        self._bad = np.zeros(ROOM, np.bool_)
+        self._lag = np.zeros(ROOM)
+        self._good = np.zeros(ROOM)
+        self._row_value = np.zeros(ROOM)
+        self._row_gain = np.zeros((ROOM, len(grid)))
         self._state = np.empty(0, np.int64)
-        self.gains = np.zeros((len(grid), table.width))
+        self.gains = np.zeros((table.width + 1, len(grid)))
+        # Scratch of the kernel, all 0 in between.
+        self._pooled = np.zeros(0)
         self.value = 0.0
         self._begin()
 
     def add_fault(self, column: int, severity: float) -> None:
         """Add a column to the chosen faults."""
-        rows, odds = self.table.rows(column)
+        rows, _ = self.table.rows(column)
         self._list()
-        self._move_rows(column, rows, 1.0 - odds * severity)
+        levels, which = self.table.levels(column)
+        self._move_rows(column, rows, which, (1.0 - levels * severity).tolist())
 
     def remove_fault(self, column: int) -> None:
         """Remove a column from the chosen faults."""
         rows, _ = self.table.rows(column)
-        self._move_rows(column, rows, None)
+        self._move_rows(column, rows, np.zeros(len(rows), np.int64), None)
 
     def snapshot(self, column: int) -> Snapshot:
         """Save what removing this column changes, for `restore`."""
@@ -106,17 +119,18 @@ class TableLikelihood:
 
     def _begin(self) -> None:
         table = self.table
-        outcomes = np.stack([table.bad.astype(np.float64), table.lag])
-        kinds, kind = np.unique(outcomes, axis=1, return_inverse=True)
-        ids = [self._id(_RowState(bool(bad), float(lag))) for bad, lag in kinds.T]
-        self._state = np.array(ids, np.int64)[kind.reshape(-1)] if ids else self._state
-        if ids:
-            every = np.arange(len(table))
-            self._update_gains(every, kind.reshape(-1), None, np.array(ids, np.int64))
-        self.value = float((table.weight * self._row_value[self._state]).sum())
+        self._state = np.zeros(len(table), np.int64)
+        if len(table):
+            lags, which = np.unique(table.lag, return_inverse=True)
+            # Of each lag two, whether or not there are rows of both outcomes.
+            ids = [self._id(_RowState(bad, lag)) for lag in lags.tolist() for bad in (False, True)]
+            place, states = 2 * which.reshape(-1) + table.bad, np.array(ids, np.int64)
+            self._state = states[place]
+            none = np.full(len(ids), -1)
+            self.value += self._update_gains(np.arange(len(table)), place, none, states)
         for unlisted in table.unlisted:
             state = self._id(_RowState(False, unlisted.lag))
-            self.gains += self._row_gain[:, state, None] * unlisted.counts
+            self.gains[:-1] += unlisted.counts[:, None] * self._row_gain[state]
             self.value += unlisted.total * float(self._row_value[state])
 
     def _list(self) -> None:
@@ -134,38 +148,46 @@ class TableLikelihood:
         good = self._base
         for _, factor in state.factors:
             good *= factor
-        bad, lag = np.array([state.bad]), np.array([state.lag])
-        now = log_likelihoods(bad, lag, np.array([good]))
-        then = log_likelihoods(bad, lag, good * (1.0 - self._severity))
+        number = self._ids[state] = len(self._states)
         self._states.append(state)
-        self._bad, self._lag = np.append(self._bad, bad), np.append(self._lag, lag)
-        self._good = np.append(self._good, good)
-        self._row_value = np.append(self._row_value, now)
-        self._row_gain = np.concatenate([self._row_gain, (then - now)[:, None]], axis=1)
-        self._ids[state] = len(self._states) - 1
-        return self._ids[state]
+        if number == len(self._bad):
+            self._grow()
+        self._bad[number], self._lag[number], self._good[number] = state.bad, state.lag, good
+        value_state(
+            state.bad, state.lag, good, self._severity, self._row_value, self._row_gain, number
+        )
+        return number
 
-    def _move_rows(self, column: int, rows: Int64s, factors: Floats | None) -> None:
-        """Move rows into the states after a column is added, or removed (`factors` None)."""
+    def _grow(self) -> None:
+        """Make room for as many states again."""
+        self._bad = np.append(self._bad, np.zeros_like(self._bad))
+        self._lag = np.append(self._lag, np.zeros_like(self._lag))
+        self._good = np.append(self._good, np.zeros_like(self._good))
+        self._row_value = np.append(self._row_value, np.zeros_like(self._row_value))
+        self._row_gain = np.concatenate([self._row_gain, np.zeros_like(self._row_gain)])
+
+    def _move_rows(
+        self, column: int, rows: Int64s, which: Int64s, factors: list[float] | None
+    ) -> None:
+        """Move rows into the states after a column is added, or removed (`factors` None).
+
+        `which`: the factor of each row, shape (rows,).
+        """
         if not len(rows):
             return
-        before = self._state[rows]
+        kinds, place = len(factors or (0,)), np.empty(len(rows), np.int64)
+        pairs = np.zeros(len(self._states) * kinds, np.int64)
+        pairs = pairs[: find_moves(rows, self._state, which, kinds, pairs, place)]
         if factors is None:
-            pairs, place = distinct(before)
             old = pairs
             targets = [self._without(state, column) for state in old.tolist()]
         else:
-            values, which = np.unique(factors, return_inverse=True)
-            pairs, place = distinct(before * len(values) + which)
-            old, used = pairs // len(values), values[pairs % len(values)]
+            old = pairs // kinds
             targets = [
-                self._with(state, column, factor)
-                for state, factor in zip(old.tolist(), used.tolist(), strict=True)
+                self._with(pair // kinds, column, factors[pair % kinds]) for pair in pairs.tolist()
             ]
         new = np.array(targets, np.int64)
-        self._update_gains(rows, place, old, new)
-        gained = np.bincount(place, self.table.weight[rows], len(pairs))
-        self.value += float(gained @ (self._row_value[new] - self._row_value[old]))
+        self.value += self._update_gains(rows, place, old, new)
         self._state[rows] = new[place]
 
     def _with(self, state: int, column: int, factor: float) -> int:
@@ -178,78 +200,24 @@ class TableLikelihood:
         factors = tuple(f for f in before.factors if f[0] != column)
         return self._id(_RowState(before.bad, before.lag, factors))
 
-    def _update_gains(self, rows: Int64s, place: Int64s, old: Int64s | None, new: Int64s) -> None:
-        """Update the gains for rows that change their states.
+    def _update_gains(self, rows: Int64s, place: Int64s, old: Int64s, new: Int64s) -> float:
+        """Update the gains for rows that change their states; return what they gain themselves.
 
-        Parameters
-        ----------
-        place
-            Which of the moves each row makes, shape (rows,).
-        old, new
-            States before and after each move, shape (moves,); `old` None: the rows are new.
+        Arguments as of `likelihood_kernel.move_rows`.
         """
-        table, width, kinds = self.table, self.table.width + 1, len(new)
-        weight, crossed = table.weight[rows], table.crossed[rows]
-        delta = self._row_gain[:, new]
-        if old is not None:
-            delta = delta - self._row_gain[:, old]
-        most = crossed.shape[1]
-        if kinds <= len(self.grid):
-            # One sum per move serves all severities.
-            flat = (place[:, None] * width + crossed).ravel()
-            sums = np.bincount(flat, np.repeat(weight, most), kinds * width)
-            self.gains += delta @ sums.reshape(kinds, width)[:, :-1]
-        else:
-            flat = crossed.ravel()
-            for index, each in enumerate(delta):
-                one = np.repeat(weight * each[place], most)
-                self.gains[index] += np.bincount(flat, one, width)[:-1]
-        self._update_possible_gains(table.group[rows] * kinds + place, weight, old, new)
-
-    def _update_possible_gains(
-        self, key: Int64s, weight: Floats, old: Int64s | None, new: Int64s
-    ) -> None:
-        """Update the gains for possible crossings; `key` combines group and move."""
-        kinds = len(new)
-        possible = key >= kinds
-        if not possible.any():
-            return
-        keys, place = distinct(key[possible])
-        sums = np.bincount(place, weight[possible])
-        entries, which = self.table.possible.entries(keys // kinds)
-        columns, odds = self.table.possible.columns[entries], self.table.possible.chance[entries]
-        move = (keys % kinds)[which]
-        each = self._possible_gains(new[move], odds)
-        if old is not None:
-            each -= self._possible_gains(old[move], odds)
-        each *= sums[which]
-        width, most = self.table.width, len(self.grid)
-        flat = (np.arange(most)[:, None] * width + columns).ravel()
-        self.gains += np.bincount(flat, each.ravel(), most * width).reshape(most, width)
-
-    def _possible_gains(self, states: Int64s, odds: Floats) -> Floats:
-        """Return what rows gain by columns that they cross with a probability, (grid, entries)."""
-        bad, lag, good = self._bad[states], self._lag[states], self._good[states]
-        then = log_likelihoods(bad, lag, good * (1.0 - odds * self._severity[:, None]))
-        gained: Floats = then - self._row_value[states]
+        table, possible = self.table, self.table.possible
+        keys = np.empty(len(rows), np.int64)
+        room = (len(possible.starts) - 1) * len(new)
+        if len(self._pooled) < room:
+            self._pooled = np.zeros(room)
+        count, gained = move_rows(
+            rows, place, old, new, table.weight, table.crossed, self._row_value, self._row_gain,
+            self.gains, table.group, self._pooled, keys,
+        )  # fmt: skip
+        if count:
+            move_groups(
+                np.sort(keys[:count]), self._pooled, old, new, self._bad, self._lag, self._good,
+                self._row_value, self._severity, possible.starts, possible.columns,
+                possible.chance, self.gains,
+            )  # fmt: skip
         return gained
-
-
-def distinct(numbers: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the distinct numbers in order, and the place of each number among them.
-
-    As `np.unique(numbers, return_inverse=True)`, by counting instead of sorting: for numbers of
-    states and groups, which are small. It is called a hundred times a decision.
-
-    Parameters
-    ----------
-    numbers : (n,) int64, none below 0
-
-    Returns
-    -------
-    values : (k,) int64
-    places : (n,) int64; `values[places]` are the numbers
-    """
-    seen = np.zeros(int(numbers.max(initial=-1)) + 1, np.bool_)
-    seen[numbers] = True
-    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[numbers]

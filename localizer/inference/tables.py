@@ -11,11 +11,15 @@ those of a column are listed when the column is first tried: of a million, those
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from schemas.columns.arrays import Bools, Floats, Int64s
+
+# Bounds of the chance that an observation is bad, whose logarithms are finite.
+LEAST_CHANCE: Final = 1e-300
+MOST_CHANCE: Final = 1 - 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +81,8 @@ def log_likelihoods(bad: Bools, lag: Floats, good: Floats) -> Floats:
     >>> log_likelihoods(np.array([True, False]), np.ones(2), np.full(2, 0.5)).round(3)
     array([-0.693, -0.693])
     """
-    bad_chance = np.maximum(1.0 - good, 1e-300)
-    return np.where(bad, np.log(bad_chance), np.log1p(-np.minimum(lag * bad_chance, 1 - 1e-12)))
+    bad_chance = np.maximum(1.0 - good, LEAST_CHANCE)
+    return np.where(bad, np.log(bad_chance), np.log1p(-np.minimum(lag * bad_chance, MOST_CHANCE)))
 
 
 class UnlistedRows(Protocol):
@@ -172,6 +176,7 @@ class Table:
         self.group = np.zeros(len(bad), np.int64) if group is None else group
         self.unlisted = tuple(unlisted)
         self._rows: dict[int, tuple[Int64s, Floats]] = {}
+        self._levels: dict[int, tuple[Floats, Int64s]] = {}
         self._near: dict[int, Int64s] = {}
 
     def __len__(self) -> int:
@@ -223,6 +228,14 @@ class Table:
                 np.concatenate([certain, possible_rows]),
                 np.concatenate([np.ones(len(certain)), chance_of_group[self.group[possible_rows]]]),
             )
+        return found
+
+    def levels(self, column: int) -> tuple[Floats, Int64s]:
+        """Return the distinct probabilities of `rows`, and which of them is each row's."""
+        found = self._levels.get(column)
+        if found is None:
+            values, which = np.unique(self.rows(column)[1], return_inverse=True)
+            found = self._levels[column] = values, which.reshape(-1)
         return found
 
     def columns_near(self, column: int) -> Int64s:

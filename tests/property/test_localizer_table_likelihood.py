@@ -73,7 +73,7 @@ def plain(
             then = log_likelihoods(
                 table.bad[places], table.lag[places], good[places] * (1.0 - chance * severity)
             )
-            likelihood.gains[index, column] = float((then - now[places]).sum())
+            likelihood.gains[column, index] = float((then - now[places]).sum())
     return likelihood
 
 
@@ -97,7 +97,7 @@ def test_what_is_kept_up_is_what_a_new_sum_gives(
         expected = plain(observed, lag, chosen, odds)
         assert abs(likelihood.value - expected.value) < 1e-8
         free = [c for c in range(COLUMNS) if c not in chosen]
-        assert np.allclose(likelihood.gains[:, free], expected.gains[:, free], atol=1e-8)
+        assert np.allclose(likelihood.gains[free], expected.gains[free], atol=1e-8)
         assert likelihood.value <= bound + 1e-8
 
 
