@@ -18,7 +18,10 @@ from collections.abc import Callable, Mapping
 from math import log
 from typing import Final
 
+import numpy as np
+
 from localizer.inference.pooled_loss import MONTH_NS
+from schemas.columns.arrays import Floats, Int64s
 
 # The share that is late without a fault, however few are late: at least twice the rate that the
 # detector states (`streams.detectors.weak_latency.STATED_RATE`), which is one of independent
@@ -26,6 +29,8 @@ from localizer.inference.pooled_loss import MONTH_NS
 LEAST_SHARE: Final = 0.02
 # A component that is known to be slow remains so until chance looks like it once in a thousand.
 LOG_CHANCE_OVER: Final = -log(1_000)
+# Two numbers of 5-tuples are one word.
+HALF_BITS: Final = 32
 
 
 def find_slow(
@@ -82,13 +87,39 @@ def log_chances(
     >>> round(chances["cable"])
     -31
     """
-    found = {}
-    for component in sorted(late):
-        count = late[component]
-        through = max(count, crossing(component))
-        share = (all_late - count + 1) / max(flows - through + 1, 1)
-        found[component] = -divergence(count, through, min(max(share, LEAST_SHARE), 1.0))
+    return {
+        component: _log_chance(late[component], crossing(component), all_late=all_late, flows=flows)
+        for component in sorted(late)
+    }
+
+
+def counted_chances(late: Int64s, crossing: Int64s, *, all_late: int, flows: int) -> Floats:
+    """Return the same of many components, shape (n,), by arrays.
+
+    A few pairs of numbers are those of all: each is worked out once.
+
+    Examples
+    --------
+    >>> counted_chances(np.array([8, 0]), np.array([8, 9]), all_late=8, flows=400).round() + 0.0
+    array([-31.,   0.])
+    """
+    words = late << HALF_BITS | np.maximum(late, crossing)
+    distinct, which = np.unique(words, return_inverse=True)
+    chances = [
+        _log_chance(
+            word >> HALF_BITS, word & ((1 << HALF_BITS) - 1), all_late=all_late, flows=flows
+        )
+        for word in distinct.tolist()
+    ]
+    found: Floats = np.array(chances)[which]
     return found
+
+
+def _log_chance(count: int, crossing: int, *, all_late: int, flows: int) -> float:
+    through = max(count, crossing)
+    share = (all_late - count + 1) / max(flows - through + 1, 1)
+    # Of nothing nothing is late.
+    return -divergence(count, max(through, 1), min(max(share, LEAST_SHARE), 1.0))
 
 
 def divergence(hits: int, trials: int, chance: float) -> float:

@@ -29,15 +29,15 @@ of the tests in a month and of the components. A component is slow if the produc
 number of false alarms in a month, is at most one (Fisher 1925; Bonferroni).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, lgamma, log
 from typing import Final
 
+import numpy as np
 from scipy.special import gammaincc
 
-from localizer.inference.pooled_latency import log_chances
+from localizer.inference.pooled_latency import counted_chances
 from localizer.inference.pooled_loss import LEAST_FLOAT, MONTH_NS
 from localizer.network.flow_index import FlowIndex, RemainingFlows
 from schemas.ids import FlowId
@@ -95,26 +95,35 @@ def find_moments(
     any_shape
         Whether a queue makes a moment, too.
     """
-    left = {key: flow for key, flow in late.items() if key in index.by_key}
+    flows = [flow for key, flow in late.items() if key in index.by_key]
+    if not flows:
+        return {}
+    names = sorted({name for flow in flows for name in flow.components})
+    number = {name: place for place, name in enumerate(names)}
+    # The components of each late 5-tuple, one 5-tuple after the other.
+    crossed = np.array([number[name] for flow in flows for name in flow.components], np.int64)
+    owner = np.repeat(np.arange(len(flows)), [len(flow.components) for flow in flows])
+    left = np.ones(len(flows), np.bool_)
     rest = RemainingFlows(index)
+    numbers = rest.numbers(names)
     found: dict[str, float] = {}
     for expected in (*sorted(known), *(None,) * MOST_AT_ONCE):
-        chances = log_chances(
-            Counter(component for flow in left.values() for component in flow.components),
-            rest.count,
-            all_late=len(left),
-            flows=len(rest),
+        counts = np.bincount(crossed[left[owner]], minlength=len(names))
+        chances = counted_chances(
+            counts, rest.counts(numbers), all_late=int(left.sum()), flows=len(rest)
         )
-        place = expected or min(chances, key=lambda name: chances[name], default="")
-        chance = chances.get(place, 0.0)
+        place = number.get(expected, -1) if expected else int(chances.argmin())
+        chance = float(chances[place]) if place >= 0 else 0.0
         if chance > LOG_MOMENT and not expected:
             break
-        here = [flow for flow in left.values() if place in flow.components]
-        if chance <= LOG_MOMENT and (any_shape or _is_shift(here)):
+        here = owner[crossed == place]
+        here = here[left[here]]
+        if chance <= LOG_MOMENT and (any_shape or _is_shift([flows[one] for one in here.tolist()])):
             # Those with the same 5-tuples, such as an RNIC and its cable, are one place.
-            found |= {name: chance for name, other in chances.items() if other == chance}
-        rest.remove(place)
-        left = {key: flow for key, flow in left.items() if place not in flow.components}
+            same = np.flatnonzero((chances == chance) & (counts > 0))
+            found |= {names[one]: chance for one in same.tolist()}
+        rest.remove(expected or names[place])
+        left[here] = False
     return found
 
 

@@ -4,7 +4,7 @@ The localizer counts good 5-tuples per component over up to a million rows. The 
 by row, since between two decisions only a few 5-tuples change their paths.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -306,22 +306,40 @@ class RemainingFlows:
 
     def __init__(self, index: FlowIndex) -> None:
         self._index = index
-        self._gone = np.empty(0, np.int64)
-        self._removed: Counter[int] = Counter()
+        self._left = len(index)
+        # Of the index: rows that are gone, and how many of them have each number; None: none is.
+        self._gone: Bools | None = None
+        self._removed: Int64s | None = None
 
     def __len__(self) -> int:
-        return len(self._index) - len(self._gone)
+        return self._left
 
     def count(self, component: str) -> int:
         """Return how many 5-tuples are left that cross a component."""
-        number = self._index.components.get(component, NOTHING)
-        return self._index.count(component) - self._removed[number]
+        return int(self.counts(self.numbers([component]))[0])
+
+    def numbers(self, components: Iterable[str]) -> Int64s:
+        """Return the numbers of components, for `counts`."""
+        known = self._index.components
+        return np.array([known.get(name, NOTHING) for name in components], np.int64)
+
+    def counts(self, numbers: Int64s) -> Int64s:
+        """Return how many 5-tuples are left that cross each of some components, shape (n,)."""
+        crossing = self._index.crossing[numbers]
+        return crossing if self._removed is None else crossing - self._removed[numbers]
 
     def remove(self, component: str) -> None:
         """Remove the 5-tuples that cross a component."""
         index = self._index
         rows = index.rows_with(index.components.get(component, NOTHING))
-        rows = np.setdiff1d(rows, self._gone)
-        self._gone = np.append(self._gone, rows)
-        numbers, counts = np.unique(index.rows[rows, CROSSED:], return_counts=True)
-        self._removed.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
+        if not len(rows):
+            return
+        if self._gone is None or self._removed is None:
+            self._gone = np.zeros(len(index.live), np.bool_)
+            self._removed = np.zeros(len(index.crossing), np.int64)
+        rows = rows[~self._gone[rows]]
+        self._gone[rows] = True
+        self._left -= len(rows)
+        gone = np.bincount(index.rows[rows, CROSSED:].ravel(), minlength=len(index.crossing))
+        gone[NOTHING] = 0
+        self._removed += gone

@@ -10,7 +10,7 @@ So those count only where flow tables or states show that, at a component that a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from localizer.facts.anomalies import Symptom
 from localizer.facts.inputs import Sources
@@ -89,14 +89,16 @@ class SlowMoments:
         _note_moments(moments, late, index, now_ns, faulty, any_shape=some)
         symptoms: dict[FlowId, Symptom] = {}
         for component, known in list(moments.items()):
-            mine = {key: pair for key, pair in late.items() if component in pair[1]}
-            shown = not some or known.slow or self._in_software(mine)
-            if not shown or not self._is_slow(known, index, now_ns):
+            if some and not known.slow and not self._in_software(_through(component, late)):
                 continue
+            if not self._is_slow(known, index, now_ns):
+                continue
+            mine = _through(component, late)
             known.symptoms |= {key: one for key, (one, _) in mine.items()}
             if known.events >= RECURRING:
                 for key, symptom in known.symptoms.items():
-                    symptoms.setdefault(key, replace(symptom, last_ns=now_ns))
+                    if key not in symptoms and key not in mine:
+                        symptoms[key] = symptom.at(last_ns=now_ns)
             symptoms |= {key: one for key, (one, _) in mine.items()}
         return symptoms
 
@@ -121,6 +123,11 @@ class SlowMoments:
         if not known.slow:
             known.symptoms.clear()
         return known.slow
+
+
+def _through(component: str, late: Late) -> Late:
+    """Return those that cross a component."""
+    return {key: pair for key, pair in late.items() if component in pair[1]}
 
 
 def _note_moments(

@@ -1,5 +1,6 @@
 """Brief rises pooled over 5-tuples and moments: false alarms, power, shape, what is left over."""
 
+from collections import Counter
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -7,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localizer.inference.pooled_latency import log_chances
 from localizer.inference.pooled_moments import (
     BINS,
+    LEVEL_SHARE,
     LOG_MOMENT,
+    MOST_AT_ONCE,
     MOST_MOMENTS,
     LateFlow,
     find_moments,
@@ -47,6 +51,55 @@ def flows(
         KEYS[cable][flow]: LateFlow(crossed(cable), round(1_000 * level), 1_000)
         for cable, flow in np.argwhere(marks).tolist()
     }
+
+
+def plain_moments(
+    late: dict[FlowId, LateFlow], index: FlowIndex, known: set[str], *, any_shape: bool
+) -> dict[str, float]:
+    """Return what `find_moments` does: every 5-tuple is looked at again at each step."""
+    rest, left = {key: set(index.crossed(key)) for key in index.by_key}, dict(late)
+    found: dict[str, float] = {}
+    for expected in (*sorted(known), *(None,) * MOST_AT_ONCE):
+        chances = log_chances(
+            Counter(name for flow in left.values() for name in flow.components),
+            Counter(name for crosses in rest.values() for name in crosses).__getitem__,
+            all_late=len(left),
+            flows=len(rest),
+        )
+        place = expected or min(chances, key=lambda name: chances[name], default="")
+        chance = chances.get(place, 0.0)
+        if chance > LOG_MOMENT and not expected:
+            break
+        here = [flow for flow in left.values() if place in flow.components]
+        rises = [sum(f.lower_rise_ns for f in here), sum(f.median_rise_ns for f in here)]
+        if chance <= LOG_MOMENT and (any_shape or rises[0] >= LEVEL_SHARE * rises[1]):
+            found |= {name: chance for name, other in chances.items() if other == chance}
+        rest = {key: crosses for key, crosses in rest.items() if place not in crosses}
+        left = {key: flow for key, flow in left.items() if place not in flow.components}
+    return found
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    known=st.sets(st.sampled_from(["c3", "s1", "elsewhere"])),
+    any_shape=st.booleans(),
+)
+def test_arrays_find_what_one_by_one_is_found(seed: int, known: set[str], any_shape: bool) -> None:
+    """The same components with the same chances, to the last bit; some 5-tuples moved since."""
+    rng = np.random.default_rng(seed)
+    share = rng.choice([0.02, 0.9], (CABLES, 1), p=[0.8, 0.2])
+    late = flows(rng.random((CABLES, FLOWS)) < share, float(rng.choice([0.4, 1.0])))
+    late |= {
+        key: LateFlow(("elsewhere", "c3"), 900, 1_000)
+        for key in list(late)[: int(rng.integers(0, 3))]
+    }
+    late["not", "counted", 0] = LateFlow(("c3",), 900, 1_000)
+    index = network()
+    wanted = plain_moments(
+        {key: one for key, one in late.items() if key in index.by_key},
+        index, known, any_shape=any_shape,
+    )  # fmt: skip
+    assert find_moments(late, index, known, any_shape=any_shape) == wanted
 
 
 def test_chance_makes_no_alarm() -> None:
