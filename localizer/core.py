@@ -23,6 +23,7 @@ from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
 from localizer.network.traces import flow_trace_of
 from localizer.verdict.decider import Decider
+from localizer.verdict.hang_faults import HangFaults
 from localizer.verdict.incident import SPREAD_NS
 from localizer.verdict.lifecycle import FLAPPING_FACTOR, REMEMBER_NS, Lifecycle
 from schemas.enums import FaultLifecycle
@@ -72,7 +73,8 @@ class Core:
             reports=SelfReports(),
         )
         self.intake = RecordIntake(self.sources)
-        self.lifecycle = Lifecycle(config)
+        self.hang_faults = HangFaults(config, self.sources)
+        self.lifecycle = Lifecycle(config, self.hang_faults.release)
         self.now_ns = None if begin_ns is None else begin_ns // GRID_NS * GRID_NS
         self.late = 0
         self.steps = 0
@@ -157,7 +159,7 @@ class Core:
         """Return the next grid point up to `last_ns`; skip stretches in which nothing happens."""
         follows_ns = None if self.now_ns is None else self.now_ns + GRID_NS
         quiet = self.now_ns is not None and self.now_ns - self._applied_ns > self._quiet_ns
-        if follows_ns is None or quiet or self._decider.idle:
+        if follows_ns is None or quiet or (self._decider.idle and self.hang_faults.idle):
             due_ns = self._waiting.next_ns
             times = [] if due_ns is None else [due_ns]
             times += [us_to_ns(e.event_at) for e in self._published[self._applied :][:1]]
@@ -177,7 +179,11 @@ class Core:
             self.intake.apply_event(event, now_ns)
         silent = self._apply_published(now_ns)
         forgotten = silent and self._is_forgotten(now_ns)
-        return self._decider.decide(now_ns, silent=silent, forgotten=forgotten)
+        events = self._decider.decide(now_ns, silent=silent, forgotten=forgotten)
+        if silent:
+            return events
+        faults = self.lifecycle
+        return self.hang_faults.step(events, faults.open_faults(), faults.resolved_faults(), now_ns)
 
     def _is_forgotten(self, now_ns: int) -> bool:
         """Return whether a decision that was published long ago leaves nothing to remember.
@@ -198,7 +204,8 @@ class Core:
             event = published[self._applied]
             if us_to_ns(event.event_at) > now_ns:
                 break
-            self.lifecycle.force(event)
+            if not self.hang_faults.force(event):
+                self.lifecycle.force(event)
             if event.resolved_at is None:
                 self._decider.silences.restore(event)
             self._applied += 1

@@ -1,4 +1,4 @@
-"""The localizer's inputs: partitions read by assignment, and how far they reach.
+"""Inputs of a process that decides: partitions read by assignment, and how far they reach.
 
 A process reads every partition, since a verdict needs them all. What was decided is remembered
 as committed offsets, with the time decided up to as their metadata, under the group in which
@@ -6,6 +6,7 @@ as committed offsets, with the time decided up to as their metadata, under the g
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from confluent_kafka import (
@@ -50,9 +51,35 @@ STATE_INPUTS: Final = (
     topics.TOPOLOGY,
     topics.OVERLAY_FLOWS,
     topics.COMPONENT_STATE,
+    topics.COLLECTIVE_HANG,
 )
 # Read from the look-back: they say what happened.
 LOG_INPUTS: Final = (topics.ANOMALY, topics.HEARTBEAT, topics.PATH_TRACE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a process reads.
+
+    Attributes
+    ----------
+    role
+        Name of its group.
+    states
+        Topics that are read whole: their latest records say what there is.
+    logs
+        Topics that are read from the look-back.
+    marks
+        The one of them at which it is remembered how far everything is decided.
+    """
+
+    role: str
+    states: tuple[Topic, ...]
+    logs: tuple[Topic, ...]
+    marks: Topic
+
+
+LOCALIZER: Final = Inputs(role=SECTION, states=STATE_INPUTS, logs=LOG_INPUTS, marks=topics.ANOMALY)
 BATCH: Final = 500
 POLL_S: Final = 0.03
 # Nothing is decided meanwhile; the answer takes milliseconds when the broker is there.
@@ -65,12 +92,13 @@ LATEST: Final[Any] = cast(Any, OffsetSpec).latest()
 class Reader:
     """Reads all partitions of the inputs and knows the next offset of each."""
 
-    def __init__(self, settings: KafkaSettings, lag: LogLag) -> None:
+    def __init__(self, settings: KafkaSettings, lag: LogLag, inputs: Inputs = LOCALIZER) -> None:
         self._settings = settings
         self._lag = lag
-        self._group = role_group(settings, SECTION)
+        self._inputs = inputs
+        self._group = role_group(settings, inputs.role)
         self._names: dict[str, Topic] = {
-            settings.topic(t.name): t for t in (*STATE_INPUTS, *LOG_INPUTS)
+            settings.topic(t.name): t for t in (*inputs.states, *inputs.logs)
         }
         self.read: dict[Place, int] = {}
         self._consumer = Consumer(
@@ -96,13 +124,13 @@ class Reader:
             If the broker does not answer or topics are missing.
         """
         places = self._places()
-        logs = [p for p in places if self._names[p[0]] in LOG_INPUTS]
+        logs = [p for p in places if self._names[p[0]] in self._inputs.logs]
         self.read = dict.fromkeys(places, 0)
         decided_ns = self._patiently("committed offsets", self._committed_ns)
         begin = [
             TopicPartition(*p, OFFSET_BEGINNING)
             for p in places
-            if self._names[p[0]] in STATE_INPUTS or decided_ns is None
+            if self._names[p[0]] in self._inputs.states or decided_ns is None
         ]
         if decided_ns is not None:
             begin += self._since(logs, max(0, decided_ns - lookback_ns) // MS_NS)
@@ -121,10 +149,11 @@ class Reader:
         return [(name, p) for name, partitions in found.items() for p in partitions]
 
     def _committed_ns(self) -> int | None:
-        wanted = [TopicPartition(*p) for p in self.read if self._names[p[0]] is topics.ANOMALY]
+        marks = self._inputs.marks
+        wanted = [TopicPartition(*p) for p in self.read if self._names[p[0]] is marks]
         committed = self._consumer.committed(wanted, timeout=METADATA_TIMEOUT_S)
-        marks = [int(text) for tp in committed if (text := tp.metadata or "").isdigit()]
-        return min(marks, default=None)
+        times = [int(text) for tp in committed if (text := tp.metadata or "").isdigit()]
+        return min(times, default=None)
 
     def _since(self, places: list[Place], at_ms: int) -> list[TopicPartition]:
         return self._patiently("offsets by time", lambda: offsets_at(self._consumer, places, at_ms))
@@ -200,7 +229,7 @@ class Reader:
         return [
             TopicPartition(*place, offset, metadata=str(decided_ns))
             for place, offset in self.read.items()
-            if self._names[place[0]] is topics.ANOMALY
+            if self._names[place[0]] is self._inputs.marks
         ]
 
     def close(self) -> None:

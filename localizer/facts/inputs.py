@@ -5,13 +5,14 @@ pass before a decision: agents die, anomalies that nobody repeats end.
 """
 
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from localizer.config import CoreConfig
 from localizer.facts.anomalies import OpenAnomalies
 from localizer.facts.coverage import Coverage, coverage_by_task
 from localizer.facts.findings import Findings
+from localizer.facts.hangs import HangBook
 from localizer.facts.index_cache import IndexCache
 from localizer.facts.liveness import MAX_INTERVAL_NS, MIN_INTERVAL_NS, Agent, Liveness
 from localizer.facts.overlay import FlowTables
@@ -32,6 +33,7 @@ from schemas.records import (
     ComponentState,
     Endpoint,
     FlowTable,
+    Hang,
     Heartbeat,
     PingList,
     Task,
@@ -61,6 +63,7 @@ class Sources:
     brief_latencies: OpenAnomalies
     states: StateBook
     reports: SelfReports
+    hangs: HangBook = field(default_factory=HangBook)
 
     @property
     def findings(self) -> Findings:
@@ -81,6 +84,7 @@ class Sources:
             "states": self.states.refused,
             "components": self.topology.refused,
             "flow_tables": self.tables.refused,
+            "hangs": self.hangs.refused,
         }
 
     @property
@@ -178,6 +182,8 @@ class RecordIntake:
                 self._tables.set_table(record)
             case ComponentState():
                 sources.states.set_state(record, event.at_ns)
+            case Hang():
+                sources.hangs.set_hang(record.hang_id, record, event.at_ns)
             case Component():
                 self._component(record)
             case _:
@@ -247,6 +253,8 @@ class RecordIntake:
                 self._sources.states.remove_state(event.key)
             case topics.OVERLAY_FLOWS.name:
                 self._tables.remove_table(event.key)
+            case topics.COLLECTIVE_HANG.name:
+                self._sources.hangs.set_hang(event.key, None, event.at_ns)
 
 
 class Housekeeper:

@@ -61,6 +61,11 @@ PROBING: Final = "probing"
 REFUSED: Final = "refused"
 CLOCK: Final = "clock"
 SELF_GROUPS: Final = frozenset({DISPLACED, PROBING, REFUSED, CLOCK})
+# What stops a training job, by what its ranks recorded: its own ranks; something between them that
+# is not decided yet, which a fault of the network takes over when it shows.
+JOB: Final = "job"
+STUCK: Final = "stuck"
+HANG_GROUPS: Final = frozenset({JOB, STUCK})
 # Groups without 5-tuples as evidence.
 HOST_GROUPS: Final = SELF_GROUPS | {AGENT}
 
@@ -299,6 +304,46 @@ KINDS: Final[dict[str, FaultKind]] = {
             symptom="the host's clock is off",
             runbook="Look at the host's time synchronisation (NTP, PTP).",
         ),
+        FaultKind(
+            name="transfer_stuck", group=STUCK, layer=Layer.UNDERLAY, severity="critical",
+            symptom="bytes of a training job are not acknowledged, and no probe shows why",
+            runbook="Compare both ends: state and counters of links, and that agents probe it.",
+        ),
+        FaultKind(
+            name="collective_stuck", group=STUCK, layer=Layer.JOB, severity="critical",
+            symptom="a training job waits in a collective that all its ranks launched",
+            runbook="Dump the stacks of these ranks (py-spy dump --native); look at their GPUs.",
+        ),
+        FaultKind(
+            name="rank_stopped", group=JOB, layer=Layer.JOB, severity="critical",
+            symptom="the process of the rank is stopped, and the job waits for it",
+            runbook="Look at the process's state: continue it, or end the job and start it anew.",
+        ),
+        FaultKind(
+            name="rank_never_launched", group=JOB, layer=Layer.JOB, severity="critical",
+            symptom="the rank has not launched the collective in which the others wait",
+            runbook="Dump the rank's stack (py-spy dump --native) and see what it does.",
+        ),
+        FaultKind(
+            name="rank_desynchronised", group=JOB, layer=Layer.JOB, severity="critical",
+            symptom="the rank does another operation, or another size, than the others",
+            runbook="Compare the code paths of these ranks before this operation.",
+        ),
+        FaultKind(
+            name="rank_missing", group=JOB, layer=Layer.JOB, severity="critical",
+            symptom="the rank is gone, and the job waits for it",
+            runbook="Look at the rank's log and the host's dmesg: an exception, or the OOM killer.",
+        ),
+        FaultKind(
+            name="gpu_stopped", group=JOB, layer=Layer.JOB, severity="critical",
+            symptom="a GPU of the waiting ranks does not go on; the network has nothing to carry",
+            runbook="Look at nvidia-smi -q and dmesg on the hosts of these ranks for an Xid.",
+        ),
+        FaultKind(
+            name="rank_slow", group=JOB, layer=Layer.JOB, severity="error",
+            symptom="the others wait for the rank again and again",
+            runbook="Compare its host with others: clocks of CPU and GPU, memory, data loading.",
+        ),
     )
 }  # fmt: skip
 
@@ -309,7 +354,9 @@ __all__ = [
     "DISPLACED",
     "DOWN",
     "GRADUAL",
+    "HANG_GROUPS",
     "HOST_GROUPS",
+    "JOB",
     "KINDS",
     "LATENCY",
     "LAYER_OF",
@@ -319,6 +366,7 @@ __all__ = [
     "PROBING",
     "REFUSED",
     "SELF_GROUPS",
+    "STUCK",
     "FaultKind",
     "Shows",
 ]

@@ -43,6 +43,8 @@ class Claim:
         Whether the evidence suffices to open a fault; an open one is updated in any case.
     replaces
         Agents whose silence, or whose own reports, it explains: it is the better answer to them.
+    headline
+        The sentence for people, where another process has written it.
     """
 
     component_id: str
@@ -62,6 +64,7 @@ class Claim:
     near: frozenset[str] = frozenset()
     replaces: frozenset[str] = frozenset()
     replies: frozenset[FlowId] = frozenset()
+    headline: str | None = None
 
     @property
     def group(self) -> str:
@@ -71,6 +74,8 @@ class Claim:
     @property
     def summary(self) -> str:
         """One sentence for people."""
+        if self.headline is not None:
+            return self.headline
         crossing = self.bad + self.good
         share = f" ({self.bad} of {crossing} 5-tuples)" if crossing else ""
         if self.decided:

@@ -84,14 +84,23 @@ class Situation:
 class Lifecycle:
     """All faults that are open or were until recently.
 
+    Parameters
+    ----------
+    heir
+        Returns the open fault that somebody else has opened and a new claim explains: it becomes
+        that of the claim.
+
     Attributes
     ----------
     refused
         Faults that were not opened because there were too many.
     """
 
-    def __init__(self, config: CoreConfig) -> None:
+    def __init__(
+        self, config: CoreConfig, heir: Callable[[Claim], Incident | None] = lambda _: None
+    ) -> None:
         self.refused = 0
+        self._heir = heir
         self._config = config
         self._incidents: dict[str, Incident] = {}
 
@@ -345,7 +354,10 @@ class Lifecycle:
         if len(self._incidents) >= MAX_INCIDENTS:
             self.refused += 1
             return []
-        incident = opened(self._config.cluster, claim, now_ns)
+        heir = self._heir(claim)
+        if heir is not None:
+            follow(heir, Trigger.REFINED, claim, now_ns)
+        incident = heir or opened(self._config.cluster, claim, now_ns)
         self._incidents[incident.event.fault_id] = incident
         matched.add(incident.event.fault_id)
         return [incident]

@@ -5,7 +5,16 @@ from typing import Final
 
 from localizer.facts.findings import LEAD_NS
 from localizer.facts.states import MAINTENANCE, PERIODS, RULES, Rule
-from localizer.verdict.catalogue import AGENT, HOST_GROUPS, KINDS, LATENCY, LOSS, OVERLAY, FaultKind
+from localizer.verdict.catalogue import (
+    AGENT,
+    HANG_GROUPS,
+    HOST_GROUPS,
+    KINDS,
+    LATENCY,
+    LOSS,
+    OVERLAY,
+    FaultKind,
+)
 from schemas.units import SECOND_NS
 
 INTRODUCTION: Final = """\
@@ -41,6 +50,7 @@ SEEN_BY: Final = {
     LATENCY: "windows of round trips; late hops of traces",
     OVERLAY: "lost probes; replay of the flow tables",
     **dict.fromkeys(HOST_GROUPS, "heartbeats"),
+    **dict.fromkeys(HANG_GROUPS, "records of the job's collectives, processes and sockets"),
     AGENT: "heartbeats; probes of its endpoints",
 }
 BY_TABLES: Final = {

@@ -233,7 +233,24 @@ def _fault_body(datum: dict[str, Any]) -> str:
         f"#{datum['seq']} {datum['state']} {datum['severity']} {datum['fault_kind']} "
         f"{datum['component_kind']} {datum['component_id']} "
         f"confidence={datum['confidence']:.2f} bad={datum['bad_paths']} "
-        f"good={datum['good_paths']} event_at={iso_us(datum['event_at'])}{candidates} "
+        f"good={datum['good_paths']} event_at={iso_us(datum['event_at'])}{candidates}{_hit(datum)} "
+        f"- {datum['summary']}"
+    )
+
+
+def _hit(datum: dict[str, Any]) -> str:
+    """Return which ranks of jobs a fault stops, and which faults it goes with."""
+    ranks, related = datum["ranks"], datum["related_fault_ids"]
+    some = f"{', '.join(ranks[:3])}{' …' if len(ranks) > 3 else ''}"
+    stops = f" stops {len(ranks)} ranks: {some}" if ranks else ""
+    return stops + (f" with {', '.join(related)}" if related else "")
+
+
+def _hang_body(datum: dict[str, Any]) -> str:
+    return (
+        f"#{datum['seq']} {datum['state']} {datum['hang_class']} {datum['certainty'].lower()} "
+        f"ranks={','.join(map(str, datum['ranks'][:8]))} waiting={len(datum['waiting_ranks'])} "
+        f"waited={duration(datum['waited_ns'])} event_at={iso_us(datum['event_at'])} "
         f"- {datum['summary']}"
     )
 
@@ -242,6 +259,7 @@ _SPECIAL: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     PROBE_ROUND.name: _round_body,
     "fault.event.v1": _fault_body,
     "fault.state.v1": _fault_body,
+    "collective.hang.v1": _hang_body,
 }
 
 

@@ -255,6 +255,10 @@ def _changed(before: FaultEvent | None, event: FaultEvent) -> Iterator[str]:
         yield f"confidence: {before.confidence:.2f} → {event.confidence:.2f}"
     if before.tasks != event.tasks:
         yield f"tasks: {some(event.tasks) or 'none'}"
+    if before.ranks != event.ranks:
+        yield f"stops ranks: {some(event.ranks) or 'none'}"
+    if before.related_fault_ids != event.related_fault_ids:
+        yield f"beside: {some(event.related_fault_ids) or 'no other fault'}"
 
 
 def _symptoms(spans: Iterable[AnomalySpan], span: Span, kind: str) -> Iterator[Document]:

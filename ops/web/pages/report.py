@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from ops.view.texts import age, counted, visible
+from ops.view.texts import age, counted, some, visible
 from ops.web.pages.page import Document
 
 WORDS: Final = {
@@ -89,6 +89,10 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
         cause = f": {closed['cause']}" if "cause" in closed else ""
         yield "Closed", f"by {closed['by']}, {utc(closed['at_ms'])} UTC{cause}"
     yield "Tasks hit", ", ".join(fault["tasks"]) or "none known"
+    if ranks := fault.get("ranks"):
+        yield "Ranks stopped", some(ranks)
+    if related := fault.get("related"):
+        yield "Beside", ", ".join(related)
     yield "First step", fault["first_step"]
     if len(fault["candidates"]) > 1:
         names = (f"{c['component']} ({c['score']:.2f})" for c in fault["candidates"])

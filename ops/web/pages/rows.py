@@ -40,6 +40,8 @@ def event_row(event: FaultEvent) -> Document:
             "unexplained": event.unexplained_paths,
             "flaps": event.flaps,
             "tasks": list(event.tasks),
+            "ranks": list(event.ranks) or None,
+            "related": list(event.related_fault_ids) or None,
             "candidates": [
                 {"component": c.component_id, "score": round(c.score, 3)} for c in event.candidates
             ],
