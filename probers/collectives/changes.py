@@ -4,24 +4,19 @@ A recorder is a ring that is read again and again. An operation is known by its 
 its process counts up; once it is finished it does not change any more.
 """
 
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from probers.collectives.flight_recorder import Dump
-from schemas.bounds import MAX_RANK, MAX_TIME_US
+from schemas.bounds import MAX_LONG, MAX_RANK, MAX_TIME_US
 from schemas.enums import CollectiveState
 from schemas.records import CollectiveOp, CollectiveSnapshot, CommunicatorProgress
-from schemas.units import US_PER_S
 
-# What a snapshot repeats: a reader that starts late sees how the last half minute went.
-REPEATED_US: Final = 30 * US_PER_S
 # Of operations that a rank waits for: a job has a few, one that never ends any of them has a ring.
 MAX_PENDING: Final = 65_536
-# Of those that are repeated; some 200 a second for half a minute.
-MAX_RECENT: Final = 8_192
 MAX_COMMUNICATORS: Final = 4_096
+# What an index of a batch's shapes reaches.
+MAX_TENSORS: Final = 65_536
 LEFT_THE_RING: Final = "the ring lost it before it was seen to end"
 
 
@@ -43,7 +38,6 @@ class OperationChanges:
         self.version = ""
         self._highest = -1
         self._pending: dict[int, CollectiveOp] = {}
-        self._recent: deque[CollectiveOp] = deque(maxlen=MAX_RECENT)
         self._last: dict[tuple[str, bool], CollectiveOp] = {}
         self._communicators: dict[str, CommunicatorProgress] = {}
 
@@ -91,12 +85,9 @@ class OperationChanges:
         self._highest = max(self._highest, dump.highest_record_id)
         return tuple(sorted(changed, key=lambda operation: operation.record_id))
 
-    def repeated(self, now_us: int) -> tuple[CollectiveOp, ...]:
-        """Return what a snapshot holds: what is pending, recent, or a communicator's last."""
-        since = now_us - REPEATED_US
-        while self._recent and (self._recent[0].launched_at or 0) < since:
-            self._recent.popleft()
-        found = {o.record_id: o for o in (*self._last.values(), *self._recent)}
+    def repeated(self) -> tuple[CollectiveOp, ...]:
+        """Return what a snapshot holds: what is pending, and each communicator's last."""
+        found = {o.record_id: o for o in self._last.values()}
         found.update(self._pending)
         return tuple(found[number] for number in sorted(found))
 
@@ -111,7 +102,6 @@ class OperationChanges:
     def _note(self, operation: CollectiveOp) -> None:
         if _is_over(operation):
             self._pending.pop(operation.record_id, None)
-            self._recent.append(operation)
         elif len(self._pending) < MAX_PENDING:
             self._pending[operation.record_id] = operation
         key = operation.communicator, operation.is_p2p
@@ -130,13 +120,17 @@ def _is_over(operation: CollectiveOp) -> bool:
 
 def _fits(operation: CollectiveOp) -> bool:
     """Whether readers of the topic take the operation."""
-    ranks: Sequence[int | None] = (operation.sender, operation.receiver)
-    times = (operation.launched_at, operation.started_at, operation.completed_at)
-    numbers = (operation.record_id, operation.n_bytes)
+    o = operation
+    # None is none of the bounds' business; 0 stands for it here.
     return (
-        all(r is None or 0 <= r <= MAX_RANK for r in ranks)
-        and all(t is None or 0 <= t <= MAX_TIME_US for t in times)
-        and all(n is None or 0 <= n < 2**63 for n in numbers)
-        and all(n is None or -(2**63) <= n < 2**63 for n in (operation.op_id, operation.timeout_ms))
-        and len(operation.input_sizes) + len(operation.output_sizes) <= 65_536
+        0 <= (o.sender or 0) <= MAX_RANK
+        and 0 <= (o.receiver or 0) <= MAX_RANK
+        and 0 <= (o.launched_at or 0) <= MAX_TIME_US
+        and 0 <= (o.started_at or 0) <= MAX_TIME_US
+        and 0 <= (o.completed_at or 0) <= MAX_TIME_US
+        and 0 <= o.record_id <= MAX_LONG
+        and 0 <= (o.n_bytes or 0) <= MAX_LONG
+        and abs(o.op_id or 0) <= MAX_LONG
+        and abs(o.timeout_ms or 0) <= MAX_LONG
+        and len(o.input_sizes) + len(o.output_sizes) <= MAX_TENSORS
     )

@@ -160,7 +160,7 @@ class Collector:
         operations = dict(known.unsent)
         if due:
             known.snapshot_at = now_us
-            operations = {o.record_id: o for o in known.changes.repeated(now_us)} | operations
+            operations = {o.record_id: o for o in known.changes.repeated()} | operations
         known.unsent = {}
         messages = self._communicators(known, now_us)
         ordered = [operations[number] for number in sorted(operations)]

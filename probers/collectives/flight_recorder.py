@@ -21,7 +21,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from probers.collectives.plain_pickle import MAX_VALUES, PickleError, load_plain
 from schemas.enums import CollectiveState
@@ -129,7 +129,7 @@ def read_dump(
         warnings.append(f"version {version or 'none'} is not known: read as far as it is like 2.x")
     entries = _list(document.get("entries", []), "entries", MAX_OPERATIONS)
     frames: dict[int, str] = {}
-    shapes: dict[int, Shapes] = {}
+    signatures = _Signatures(by_text=not content.startswith(_PICKLE_BEGIN))
     records = [_record_id(entry) for entry in entries]
     if skip is not None:
         # The last one tells the library.
@@ -139,14 +139,18 @@ def read_dump(
             if not skip(number) or entry is entries[-1] or _is_launch(entry)
         ]
     operations, total = [], 0
+    libraries_seen, described = set[str](), dict[str, str]()
     for entry in entries:
-        operations.append(_operation(_mapping(entry, "an entry"), frames, shapes))
-        total += _n_values(operations[-1][1])
+        signature = signatures.of(_mapping(entry, "an entry"))
+        operations.append(_operation(entry, signature, frames))
+        libraries_seen.add(signature.library)
+        described[signature.communicator] = signature.description
+        total += signature.n_values
         if total > MAX_VALUES:
             raise DumpError(f"sizes and types of tensors are more than {MAX_VALUES:,} values")
-    libraries = sorted({library for library, _ in operations if library})
-    found = _with_coalesced([operation for _, operation in operations])
-    groups = _groups(document, entries, with_members="gloo" not in libraries)
+    libraries = sorted(libraries_seen - {""})
+    found = _with_coalesced(operations)
+    groups = _groups(document, described, with_members="gloo" not in libraries)
     told = _rank(document, groups, found, name=name, warnings=warnings)
     ordered = tuple(sorted(found, key=lambda operation: operation.record_id))
     newest = max((o.launched_at for o in ordered if o.launched_at is not None), default=None)
@@ -202,40 +206,104 @@ def _is_launch(entry: Mapping[Any, Any]) -> bool:
     return _text(entry.get("profiling_name", "")).endswith(_LAUNCH)
 
 
+class _Signature(NamedTuple):
+    """What an entry has in common with all others that do the same."""
+
+    library: str
+    communicator: str
+    description: str
+    operation: str
+    is_p2p: bool
+    sender: int | None
+    receiver: int | None
+    input_sizes: Shapes
+    output_sizes: Shapes
+    input_dtypes: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
+    n_bytes: int | None
+    # Sizes and types: a pickle may share them among many operations.
+    n_values: int
+
+
+class _Signatures:
+    """Reads what an entry does, of those that do the same once.
+
+    Parameters
+    ----------
+    by_text
+        Whether entries are compared by their text. Not those of a pickle: it may name one list
+        within another again and again, and then the text has no end.
+    """
+
+    def __init__(self, *, by_text: bool) -> None:
+        self._by_text = by_text
+        self._known: dict[str, _Signature] = {}
+        self._shapes: dict[int, Shapes] = {}
+
+    def of(self, entry: Mapping[Any, Any]) -> _Signature:
+        """Return what an entry does."""
+        if not self._by_text:
+            return self._read(entry)
+        given = entry.get
+        try:
+            text = repr(
+                (given("profiling_name"), given("process_group"), given("pg_id"), given("is_p2p"),
+                 given("input_sizes"), given("output_sizes"), given("input_dtypes"),
+                 given("output_dtypes"))
+            )  # fmt: skip
+        except RecursionError as error:
+            raise DumpError("nested too deep") from error
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self._read(entry)
+        return found
+
+    def _read(self, entry: Mapping[Any, Any]) -> _Signature:
+        library, _, operation = _text(entry.get("profiling_name", "")).rpartition(":")
+        name, description = _group_name(entry)
+        peers = _PEERS.fullmatch(operation)
+        sender = receiver = None
+        if peers:
+            operation, own, arrow, other = peers.groups()
+            sender, receiver = (int(own), int(other)) if arrow == "->" else (int(other), int(own))
+        inputs = _shapes(entry.get("input_sizes"), self._shapes)
+        outputs = _shapes(entry.get("output_sizes"), self._shapes)
+        input_types, output_types = (
+            tuple(_text(t) for t in _list(entry.get(key) or [], key, MAX_TENSORS))
+            for key in ("input_dtypes", "output_dtypes")
+        )
+        sizes = sum(len(held) + sum(map(len, held)) for held in (inputs, outputs))
+        return _Signature(
+            library=library, communicator=name, description=description, operation=operation,
+            is_p2p=bool(entry.get("is_p2p", peers is not None)),
+            sender=sender, receiver=receiver, input_sizes=inputs, output_sizes=outputs,
+            input_dtypes=input_types, output_dtypes=output_types,
+            n_bytes=_bytes(inputs, input_types) if inputs else _bytes(outputs, output_types),
+            n_values=sizes + len(input_types) + len(output_types),
+        )  # fmt: skip
+
+
 def _operation(
-    entry: Mapping[Any, Any], frames: dict[int, str], shapes: dict[int, Shapes]
-) -> tuple[str, CollectiveOp]:
-    """Return an entry's library and operation."""
-    library, _, operation = _text(entry.get("profiling_name", "")).rpartition(":")
-    name, _ = _group_name(entry)
-    peers = _PEERS.fullmatch(operation)
-    is_p2p = bool(entry.get("is_p2p", peers is not None))
-    sender = receiver = None
-    if peers:
-        operation, own, arrow, other = peers.groups()
-        sender, receiver = (int(own), int(other)) if arrow == "->" else (int(other), int(own))
+    entry: Mapping[Any, Any], signature: _Signature, frames: dict[int, str]
+) -> CollectiveOp:
+    """Return an entry as an operation."""
     # Before version 2.0 there was one count of both.
-    sequence = entry.get("p2p_seq_id" if is_p2p else "collective_seq_id", entry.get("seq_id"))
-    inputs = _shapes(entry.get("input_sizes"), shapes)
-    outputs = _shapes(entry.get("output_sizes"), shapes)
-    input_types, output_types = (
-        tuple(_text(t) for t in _list(entry.get(key) or [], key, MAX_TENSORS))
-        for key in ("input_dtypes", "output_dtypes")
-    )
+    key = "p2p_seq_id" if signature.is_p2p else "collective_seq_id"
+    sequence = entry.get(key, entry.get("seq_id"))
     started = _time(entry.get("time_discovered_started_ns"))
     completed = _time(entry.get("time_discovered_completed_ns"))
     state = _STATES.get(_text(entry.get("state", "")), CollectiveState.UNKNOWN)
-    silent = library == "gloo" and started is None and completed is None
+    silent = signature.library == "gloo" and started is None and completed is None
     reason = None if completed is not None else _NOT_RECORDED if silent else _NOT_YET
     retired = entry.get("retired")
-    return library, CollectiveOp(
-        communicator=name, operation=operation, is_p2p=is_p2p,
-        sequence=_integer(sequence, "a sequence"),
-        record_id=_record_id(entry),
-        op_id=_optional(entry.get("op_id")), sender=sender, receiver=receiver,
-        input_sizes=inputs, output_sizes=outputs,
-        input_dtypes=input_types, output_dtypes=output_types,
-        n_bytes=_bytes(inputs, input_types) if inputs else _bytes(outputs, output_types),
+    return CollectiveOp(
+        communicator=signature.communicator, operation=signature.operation,
+        is_p2p=signature.is_p2p, sequence=_integer(sequence, "a sequence"),
+        record_id=_record_id(entry), op_id=_optional(entry.get("op_id")),
+        sender=signature.sender, receiver=signature.receiver,
+        input_sizes=signature.input_sizes, output_sizes=signature.output_sizes,
+        input_dtypes=signature.input_dtypes, output_dtypes=signature.output_dtypes,
+        n_bytes=signature.n_bytes,
         launched_at=_time(entry.get("time_created_ns")), started_at=started,
         completed_at=completed, missing_reason=reason,
         # A gloo operation never leaves the state in which it began.
@@ -243,13 +311,6 @@ def _operation(
         retired=retired if isinstance(retired, bool) else None,
         timeout_ms=_optional(entry.get("timeout_ms")), stack=_stack(entry.get("frames"), frames),
     )  # fmt: skip
-
-
-def _n_values(operation: CollectiveOp) -> int:
-    """Return how many sizes and types an operation has: a pickle may share them among many."""
-    shapes = (operation.input_sizes, operation.output_sizes)
-    sizes = sum(len(held) + sum(map(len, held)) for held in shapes)
-    return sizes + len(operation.input_dtypes) + len(operation.output_dtypes)
 
 
 def _with_coalesced(operations: Sequence[CollectiveOp]) -> list[CollectiveOp]:
@@ -291,13 +352,15 @@ def _group_name(entry: Mapping[Any, Any]) -> tuple[str, str]:
 
 
 def _groups(
-    document: Mapping[Any, Any], entries: Sequence[Mapping[Any, Any]], *, with_members: bool
+    document: Mapping[Any, Any], described: dict[str, str], *, with_members: bool
 ) -> tuple[CommunicatorProgress, ...]:
-    """Return each group of the dump, with its members where the dump names them."""
-    described: dict[str, str] = {}
-    for entry in entries:
-        name, description = _group_name(entry)
-        described[name] = description
+    """Return each group of the dump, with its members where the dump names them.
+
+    Parameters
+    ----------
+    described
+        Descriptions of groups with operations by name; gets those of the others.
+    """
     members: dict[str, tuple[int, ...] | None] = dict.fromkeys(described)
     config = _mapping(document.get("pg_config") or {}, "pg_config")
     if len(config) > MAX_GROUPS:

@@ -1,5 +1,6 @@
 """The collector's loop: look, publish, serve Kafka."""
 
+import gc
 import threading
 from typing import Final
 
@@ -13,6 +14,9 @@ from schemas.units import MS_NS, SECOND_NS, US_NS
 # Acknowledgements are served so often.
 TURN_S: Final = 0.25
 SUMMARY_NS: Final = 60 * SECOND_NS
+# A dump of 2,000 operations makes so many objects; looking for cycles among them found none, and
+# took a fifth of the time.
+GC_OBJECTS: Final = 50_000
 CLOSE_NS: Final = 5 * SECOND_NS
 
 
@@ -42,6 +46,9 @@ class Service:
         AccessError
             If Kafka refuses what is published, and never took anything.
         """
+        # What is loaded stays; a dump's thousands of small objects are in no cycles.
+        gc.freeze()
+        gc.set_threshold(GC_OBJECTS)
         now_ns = self._clock.now().monotonic_ns
         look_ns, summary_ns = now_ns, now_ns + SUMMARY_NS
         self._log.info("collect.ready", interval_ms=self._interval_ns // MS_NS)

@@ -77,22 +77,23 @@ class _Tables:
     frames: _Table[str]
     stacks: _Table[tuple[str, ...]]
     reasons: _Table[str]
+    # A job does few things, again and again: the place of each signature by what it is made of.
+    placed: dict[Any, int]
 
     def operation(self, operation: CollectiveOp) -> BatchOperation:
         """Return an operation that refers to the tables."""
         reason = operation.missing_reason
+        what = (
+            operation.operation, operation.input_sizes, operation.output_sizes,
+            operation.input_dtypes, operation.output_dtypes,
+        )  # fmt: skip
+        signature = self.placed.get(what)
+        if signature is None:
+            signature = self.placed[what] = self._signature(operation)
         return BatchOperation(
             record_id=operation.record_id,
             communicator=self.communicators.place(operation.communicator),
-            signature=self.signatures.place(
-                OperationSignature(
-                    operation=operation.operation,
-                    input_shapes=tuple(map(self.shapes.place, operation.input_sizes)),
-                    output_shapes=tuple(map(self.shapes.place, operation.output_sizes)),
-                    input_dtypes=operation.input_dtypes,
-                    output_dtypes=operation.output_dtypes,
-                )
-            ),
+            signature=signature,
             sequence=operation.sequence, is_p2p=operation.is_p2p, op_id=operation.op_id,
             sender=operation.sender, receiver=operation.receiver, n_bytes=operation.n_bytes,
             launched_at=operation.launched_at, started_at=operation.started_at,
@@ -101,6 +102,17 @@ class _Tables:
             state=operation.state, retired=operation.retired, timeout_ms=operation.timeout_ms,
             stack=self.stacks.place(operation.stack) if operation.stack else None,
         )  # fmt: skip
+
+    def _signature(self, operation: CollectiveOp) -> int:
+        return self.signatures.place(
+            OperationSignature(
+                operation=operation.operation,
+                input_shapes=tuple(map(self.shapes.place, operation.input_sizes)),
+                output_shapes=tuple(map(self.shapes.place, operation.output_sizes)),
+                input_dtypes=operation.input_dtypes,
+                output_dtypes=operation.output_dtypes,
+            )
+        )
 
 
 def batch_of(
@@ -124,7 +136,7 @@ def batch_of(
     whole
         Whether it is a `snapshot` in the sense of the topic.
     """
-    tables = _Tables(_Table(), _Table(), _Table(), _Table(), _Table(), _Table())
+    tables = _Tables(_Table(), _Table(), _Table(), _Table(), _Table(), _Table(), {})
     if whole:
         for group in held.communicators:
             tables.communicators.place(group.communicator)
