@@ -18,6 +18,8 @@ from schemas.records import CollectiveSnapshot
 
 # A job has a file a rank; more is the wrong folder.
 MAX_FILES: Final = 200_000
+# What `probers/collector/torch_dump.py` puts beside a dump, and one that it has not finished.
+BESIDE: Final = (".alive", ".tmp")
 # A rank so many times the number of dumps is more often a time or a host in the files' names.
 FAR: Final = 10
 
@@ -115,7 +117,9 @@ def _read(path: Path, name: str) -> Dump:
 def _files(folder: Path) -> Iterator[Path]:
     """Return the regular files of a folder, those of folders in it too, by name."""
     try:
-        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        paths = sorted(
+            path for path in folder.rglob("*") if path.suffix not in BESIDE and path.is_file()
+        )
     except OSError as error:
         raise DumpsError(f"{folder}: {error.strerror}") from error
     if len(paths) > MAX_FILES:

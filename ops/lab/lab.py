@@ -57,6 +57,7 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.process.eventlog import EventLog
 
 FABRIC: Final = "fabric"
+COLLECTOR: Final = "collector"
 FABRIC_TIMEOUT_S: Final = 20.0
 KAFKA_FILE: Final = "kafka.toml"
 
@@ -203,6 +204,7 @@ class Lab:
                 self._agents.wait_registered(watch)
                 self._say(f"all {len(self.shape.endpoints)} endpoints have registered")
             if self._ranks is not None:
+                self._start_collector()
                 self._ranks.wait_training()
                 self._say(f"the job trains: iterations {self._ranks.progress()['steps']}")
         self._record(lab_truth("up", config.name))
@@ -238,6 +240,19 @@ class Lab:
             check=group.check,
             command={"op": "status"},
         )
+
+    def _start_collector(self) -> None:
+        """Collect what ranks do: by one process, since all hosts are of this machine's kernel."""
+        settings = self.config.settings
+        self.group.start(
+            COLLECTOR,
+            [
+                *(sys.executable, "-m", "probers.collector", "--log-json"),
+                *("--config", str(self.path / KAFKA_FILE)),
+            ],
+            env=kafka_environment(settings),
+        )
+        self._write_pids()
 
     def _agent_group(self, ports: Mapping[str, int], addresses: Mapping[str, str]) -> AgentGroup:
         settings = self.config.settings

@@ -54,8 +54,7 @@ class JobConfig:
 
     Each iteration computes for `period_ms`; gradients are four matrices of `width`² numbers of
     4 bytes. Rank 0 writes a checkpoint for `checkpoint_ms` each `checkpoint_steps` iterations,
-    and all evaluate for `evaluation_ms` each `evaluation_steps`. The recorder's dumps are written
-    each `dump_ms`.
+    and all evaluate for `evaluation_ms` each `evaluation_steps`.
     """
 
     python: Path
@@ -65,7 +64,6 @@ class JobConfig:
     checkpoint_ms: int = 3_000
     evaluation_steps: int = 100
     evaluation_ms: int = 4_000
-    dump_ms: int = 500
 
 
 def job_python(given: Path | None) -> Path:
@@ -141,7 +139,6 @@ class TrainingRanks:
             "checkpoint_ms": config.checkpoint_ms,
             "evaluation_steps": config.evaluation_steps,
             "evaluation_ms": config.evaluation_ms,
-            "dump_ms": config.dump_ms,
             "ranks": [
                 {
                     "endpoint_id": e.endpoint_id,

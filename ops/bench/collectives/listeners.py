@@ -12,9 +12,9 @@ from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
 
 LOOK_S: Final = 1.0
-# A rank that is stopped or gone writes no dump any more: the last one is then not read. Six
-# times as long as between two dumps of a healthy rank.
-STALE_S: Final = 3.0
+# A rank that is stopped or gone touches no file any more: its dump is then not read. Others say
+# each half second that they live, or write a dump each six seconds.
+STALE_S: Final = 8.0
 # Dumps are not written at one instant: what they show once may be over in the next.
 LOOKS: Final = 3
 
@@ -70,9 +70,8 @@ class Dumps:
             found = read_dumps(self._folder)
         except DumpsError:
             return ()
-        times_us = {s.rank: s.taken_at or 0 for s in found.snapshots}
-        oldest_us = max(times_us.values(), default=0) - STALE_S * 1e6
-        fresh = [s for s in found.snapshots if times_us[s.rank] >= oldest_us]
+        oldest_s = time.time() - STALE_S
+        fresh = [s for s in found.snapshots if self._seen_s(s.rank) >= oldest_s]
         diagnosis = diagnose(fresh, world_size=self._world_size)
         said = [
             Said(finding.hang_class.value, finding.ranks)
@@ -82,6 +81,12 @@ class Dumps:
         if not said and diagnosis.slow_rank is not None:
             said.append(Said("slow_rank", (diagnosis.slow_rank.rank,)))
         return tuple(said)
+
+    def _seen_s(self, rank: int) -> float:
+        """Return when a rank wrote last, seconds since the epoch."""
+        names = (f"*rank_{rank}", f"*rank_{rank}.alive")
+        files = [path for name in names for path in self._folder.glob(name)]
+        return max((path.stat().st_mtime for path in files), default=0.0)
 
 
 class Faults:

@@ -22,8 +22,9 @@ import torch
 import torch.distributed as dist
 
 from ops.lab.training.announced import announce
-from ops.lab.training.model import Job, dump, groups
+from ops.lab.training.model import Job, groups
 from ops.lab.training.orders import OrderedFault, Orders
+from probers.collector import torch_dump
 
 RANKS_FILE: Final = "ranks.json"
 PROGRESS_FILE: Final = "progress.json"
@@ -141,14 +142,7 @@ def be_rank(config: dict[str, Any], rank: int, port: int, steps: mmap.mmap) -> N
         timeout=TIMEOUT,
     )
     job = Rank(config, rank, steps)
-    path = Path(config["folder"]) / DUMPS / f"{DUMP_NAME}{rank}"
-
-    def dump_often() -> None:
-        while True:
-            dump(path, "pickle")
-            time.sleep(config["dump_ms"] / 1e3)
-
-    threading.Thread(target=dump_often, daemon=True).start()
+    torch_dump.start()
     try:
         job.train(FOREVER, first=job.resume())
     except RuntimeError as error:

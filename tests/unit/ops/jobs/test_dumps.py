@@ -36,6 +36,17 @@ def test_two_dumps_of_a_rank_are_refused_until_one_is_chosen(tmp_path: Path) -> 
     assert [s.source for s in found.snapshots] == ["job2_0", "job2_1", "job2_2", "job2_3"]
 
 
+def test_what_lies_beside_a_dump_of_a_running_job_is_none(tmp_path: Path) -> None:
+    """The mark of a rank that lives, and a dump that is being written."""
+    write(tmp_path, job(), "fr_trace_rank_{rank}")
+    (tmp_path / "fr_trace_rank_1.alive").write_text("alive\n")
+    (tmp_path / "fr_trace_rank_1.77.tmp").write_bytes(job()[1].pickled())
+    found = read_dumps(tmp_path)
+    assert len(found.snapshots) == 4
+    assert not found.damaged
+    assert not found.left_out
+
+
 def test_what_cannot_be_used_is_told_and_the_rest_is_used(tmp_path: Path) -> None:
     """A log is left out, a dump that was cut short is damaged."""
     write(tmp_path, job()[:3])
