@@ -65,6 +65,7 @@ class CoreConfig:
 
 
 SECTION: Final = "localizer"
+HANGS_SECTION: Final = "hangs"
 # A path that is neither probed nor traced again is known for this many look-backs: a little longer
 # than a process that starts again would know it.
 PATH_KEEP: Final = 1.5
@@ -146,4 +147,32 @@ def build_config(
     """
     return settings.build_config(
         LocalizerConfig, SECTION, flags=flags, table=table, environment=environment
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangsConfig:
+    """Settings of the hang watcher as an operator writes them."""
+
+    # What waits is told again every 30 s; the rest is how long operations usually take.
+    lookback_s: float = setting(600.0, "event time read again at a start", (60, 86_400))
+    stall_s: float = setting(
+        30.0, "nothing read for so long though there is something: the process ends", (5, 3600)
+    )
+
+
+def build_hangs_config(
+    flags: Mapping[str, Any],
+    table: Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+) -> HangsConfig:
+    """Return the checked settings from flags, environment and `[hangs]` table.
+
+    Raises
+    ------
+    ConfigError
+        Naming every setting that is unknown or out of bounds.
+    """
+    return settings.build_config(
+        HangsConfig, HANGS_SECTION, flags=flags, table=table, environment=environment
     )

@@ -492,7 +492,9 @@ class _Explainer:
         node = ends[0].nodes[0]
         at = [wait for wait in waits if wait.place == node] or waits
         first = min(at, key=lambda w: (w.place.sequence, w.place.group, w.waiter))
-        waiting = tuple(sorted({r for end in ends for r in end.waiters} - set(ranks)))
+        # Ranks that are behind in one place share one tuple of those that wait for them.
+        different = {id(end.waiters): end.waiters for end in ends}.values()
+        waiting = tuple(sorted({r for held in different for r in held} - set(ranks)))
         if hang_class is HangClass.USUAL_WAIT:
             next_steps = ("dump again in a while: a hang stays where it is",)
         group = self._groups[first.place.group]

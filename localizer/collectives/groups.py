@@ -173,10 +173,16 @@ def line_up(
                 descriptions[view.communicator] = view.description
             if view.ranks is not None and view.communicator not in (members or {}):
                 told.setdefault(view.communicator, set()).update(view.ranks)
+        # All operations of all ranks pass here: a dictionary at hand for each.
+        mine: dict[str, dict[int, CollectiveOp]] = {}
         for operation in snapshot.operations:
-            own = recorded[operation.communicator].setdefault(rank, {})
+            own = mine.get(operation.communicator)
+            if own is None:
+                own = mine[operation.communicator] = {}
             if not operation.is_p2p:
                 own[operation.sequence] = operation
+        for name, own in mine.items():
+            recorded[name][rank] = own
     for name, description in descriptions.items():
         if description == WORLD:
             told.setdefault(name, set(ranks))
@@ -241,16 +247,16 @@ def _group(
     )  # fmt: skip
 
 
-def _done(operations: Mapping[int, CollectiveOp], least: int | None) -> int | None:
-    """Return up to which sequence a rank has finished what it launched.
+def _done(operations: dict[int, CollectiveOp], least: int | None) -> int | None:
+    """Return up to which sequence a rank has finished what it launched, of sorted operations.
 
     gloo marks operations that failed as it marks those that are done. One that some rank has
     not launched cannot have been done.
     """
-    finished = [
-        sequence
-        for sequence, operation in operations.items()
-        if is_finished(operation)
-        and (least is None or sequence <= least or not is_synchronising(operation.operation))
-    ]
-    return max(finished, default=None)
+    for sequence in reversed(operations):
+        operation = operations[sequence]
+        if is_finished(operation) and (
+            least is None or sequence <= least or not is_synchronising(operation.operation)
+        ):
+            return sequence
+    return None

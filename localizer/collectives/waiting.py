@@ -6,7 +6,7 @@ for each other in a circle.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from localizer.collectives.groups import Group, is_finished, is_synchronising
@@ -24,7 +24,18 @@ class Place:
     receiver: int | None = None
 
 
-Node = int | Place
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """All ranks of a group that are behind a sequence: many wait for many there.
+
+    Between the two it stands for an edge of each to each.
+    """
+
+    group: str
+    sequence: int
+
+
+Node = int | Place | Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,23 @@ class Wait:
     operation: CollectiveOp
     sure: bool
 
+    @property
+    def source(self) -> Node:
+        """Where the edge begins."""
+        return self.waiter
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What those at a gate wait for; `sure` as of a wait."""
+
+    source: Gate
+    target: Node
+    sure: bool
+
+
+Edge = Wait | Opening
+
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -50,35 +78,47 @@ class End:
     waits: tuple[Wait, ...]
 
 
-def waits_of_groups(groups: Iterable[Group], mismatches: Mapping[str, Mismatch]) -> list[Wait]:
+def waits_of_groups(groups: Iterable[Group], mismatches: Mapping[str, Mismatch]) -> list[Edge]:
     """Return who waits for whom in collective operations."""
-    found = []
+    found: list[Edge] = []
     for group in groups:
-        unknown = sorted({*group.members, *group.possible} - set(group.operations))
+        at: dict[int, list[tuple[int, CollectiveOp]]] = defaultdict(list)
         for rank in group.operations:
             sequence = group.first_unfinished(rank)
-            if sequence is None:
-                continue
-            operation = group.operations[rank][sequence]
-            mismatch = mismatches.get(group.name)
+            if sequence is not None:
+                at[sequence].append((rank, group.operations[rank][sequence]))
+        mismatch = mismatches.get(group.name)
+        for sequence, waiting in at.items():
             if mismatch is not None and mismatch.sequence <= sequence:
                 # Whatever the ranks did after they disagreed follows from that.
                 place = Place(group.name, mismatch.sequence)
-                found.append(Wait(rank, place, place, operation, sure=True))
-                continue
-            place = Place(group.name, sequence)
-            behind = [
-                other
-                for other, head in group.launched.items()
-                if other != rank and (head is None or head < sequence)
-            ]
-            for other in behind:
-                found.append(Wait(rank, other, place, operation, sure=True))
-            for other in unknown:
-                found.append(Wait(rank, other, place, operation, sure=False))
-            if not behind and not unknown:
-                found.append(Wait(rank, place, place, operation, sure=True))
+                found += [Wait(rank, place, place, o, sure=True) for rank, o in waiting]
+            else:
+                found += _waits_at(group, sequence, waiting)
     return found
+
+
+def _waits_at(
+    group: Group, sequence: int, waiting: Sequence[tuple[int, CollectiveOp]]
+) -> Iterator[Edge]:
+    """Yield who is waited for by the ranks that wait at a sequence of a group."""
+    place = Place(group.name, sequence)
+    targets = [(r, True) for r, head in group.launched.items() if head is None or head < sequence]
+    unknown = {*group.members, *group.possible} - set(group.operations)
+    targets += [(rank, False) for rank in sorted(unknown)]
+    if not targets:
+        for rank, operation in waiting:
+            yield Wait(rank, place, place, operation, sure=True)
+    elif len(targets) == 1 or len(waiting) == 1:
+        for rank, operation in waiting:
+            for target, sure in targets:
+                yield Wait(rank, target, place, operation, sure=sure)
+    else:
+        gate = Gate(group.name, sequence)
+        for rank, operation in waiting:
+            yield Wait(rank, gate, place, operation, sure=True)
+        for target, sure in targets:
+            yield Opening(gate, target, sure=sure)
 
 
 def waits_of_pairs(
@@ -151,14 +191,14 @@ def _ends(
 
 
 def waits_of_the_ended(
-    snapshots: Sequence[CollectiveSnapshot], groups: Mapping[str, Group], waits: Sequence[Wait]
+    snapshots: Sequence[CollectiveSnapshot], groups: Mapping[str, Group], waits: Sequence[Edge]
 ) -> list[Wait]:
     """Return for ranks with nothing unfinished what their last operation may have failed at.
 
     gloo marks a failed operation as it marks one that is done. Where a rank that may have taken
     part left no dump, the rank behind it may only follow from that.
     """
-    waiting = {wait.waiter for wait in waits}
+    waiting = {wait.source for wait in waits}
     found = []
     for snapshot in snapshots:
         if snapshot.rank in waiting or not snapshot.operations or snapshot.library != "gloo":
@@ -174,10 +214,10 @@ def waits_of_the_ended(
 
 
 def past_mismatches(
-    waits: Sequence[Wait],
+    waits: Sequence[Edge],
     mismatches: Mapping[str, Mismatch],
     last: Mapping[int, CollectiveOp | None],
-) -> list[Wait]:
+) -> list[Edge]:
     """Lead what waits for a rank that a mismatch held up on to the mismatch.
 
     Ranks that do different things bring others down, and themselves: one that left no dump and
@@ -191,7 +231,7 @@ def past_mismatches(
             held_up = (m for m in mismatches.values() if _is_held_up(target, m, last))
             if (mismatch := next(held_up, None)) is not None:
                 led[target] = Place(mismatch.group.name, mismatch.sequence)
-    found = [replace(w, target=led[w.target]) if w.target in led else w for w in waits]
+    found: list[Edge] = [replace(w, target=led[w.target]) if w.target in led else w for w in waits]
     reached = {wait.target for wait in found}
     for mismatch in mismatches.values():
         place = Place(mismatch.group.name, mismatch.sequence)
@@ -214,11 +254,11 @@ def _is_held_up(rank: int, mismatch: Mismatch, last: Mapping[int, CollectiveOp |
     return inside and operation.sequence >= mismatch.sequence
 
 
-def ends_of(waits: Sequence[Wait]) -> list[End]:
+def ends_of(waits: Sequence[Edge]) -> list[End]:
     """Return where the waiting ends, that for which most ranks wait first."""
     after: dict[Node, set[Node]] = defaultdict(set)
     for wait in waits:
-        after[wait.waiter].add(wait.target)
+        after[wait.source].add(wait.target)
         after.setdefault(wait.target, set())
     component = _components(after)
     members: dict[int, list[Node]] = defaultdict(list)
@@ -228,11 +268,13 @@ def ends_of(waits: Sequence[Wait]) -> list[End]:
     for node, others in after.items():
         for other in others:
             before[other].add(node)
-    parts: dict[int, list[Wait]] = defaultdict(list)
+    parts: dict[int, list[Edge]] = defaultdict(list)
     for wait in waits:
         parts[component[wait.target]].append(wait)
-    # Ranks that are behind in one place have the same ranks before them.
-    known: dict[frozenset[Node], set[int]] = {}
+    waiting_at = _waiting_at(waits)
+    # Ranks that are behind in one place have the same ranks before them, and one set serves.
+    known: dict[frozenset[Node], tuple[int, ...]] = {}
+    told: set[Gate] = set()
     found = []
     for number, nodes in members.items():
         leaves = any(component[n] != number for node in nodes for n in after[node])
@@ -240,19 +282,53 @@ def ends_of(waits: Sequence[Wait]) -> list[End]:
             continue
         inside = set(nodes)
         directly = frozenset(n for node in nodes for n in before[node])
-        if directly not in known:
-            known[directly] = _reached(directly, before)
-        waiters = known[directly] - inside if len(inside) == 1 else known[directly]
-        part = tuple(wait for wait in parts[number] if wait.waiter in waiters)
-        ordered = tuple(sorted(nodes, key=_order))
-        found.append(End(ordered, tuple(sorted(waiters)), part))
+        waiters = known.get(directly)
+        if waiters is None:
+            waiters = known[directly] = tuple(sorted(_reached(directly, before)))
+        part = tuple(_opened(parts[number], waiting_at, inside, told))
+        ordered = tuple(sorted((n for n in nodes if not isinstance(n, Gate)), key=_order))
+        found.append(End(ordered, waiters, part))
     return sorted(found, key=lambda end: (-len(end.waiters), [_order(n) for n in end.nodes]))
+
+
+def _waiting_at(waits: Iterable[Edge]) -> dict[Gate, list[Wait]]:
+    """Return by gate who waits there."""
+    found: dict[Gate, list[Wait]] = defaultdict(list)
+    for wait in waits:
+        if isinstance(wait, Wait) and isinstance(wait.target, Gate):
+            found[wait.target].append(wait)
+    return found
+
+
+def _opened(
+    waits: Iterable[Edge],
+    waiting_at: Mapping[Gate, Sequence[Wait]],
+    inside: Set[Node],
+    told: set[Gate],
+) -> Iterator[Wait]:
+    """Yield the waits for an end by ranks, those through a gate as well.
+
+    Of ranks that are behind at one gate the first has all that wait there, the others the first of
+    them: whoever waits for one waits for all.
+    """
+    for wait in waits:
+        if isinstance(wait, Wait):
+            # What leads to a gate within a circle is told by what comes out of the gate.
+            if not isinstance(wait.target, Gate):
+                yield wait
+            continue
+        gate = wait.source
+        circle = gate in inside
+        held = waiting_at[gate] if circle or gate not in told else waiting_at[gate][:1]
+        told.add(gate)
+        for first in held:
+            yield replace(first, target=wait.target, sure=wait.sure)
 
 
 def _order(node: Node) -> tuple[object, ...]:
     if isinstance(node, int):
         return (0, node, "", 0)
-    return (1, node.sequence, node.group, node.sender or 0)
+    return (1, node.sequence, node.group, node.sender or 0 if isinstance(node, Place) else 0)
 
 
 def _reached(nodes: Iterable[Node], edges: Mapping[Node, set[Node]]) -> set[int]:

@@ -1,4 +1,6 @@
-"""What other processes of the localizer have published: read at a start, and while standing by."""
+"""What other processes of the role have published: read at a start, and while standing by."""
+
+from typing import Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -9,12 +11,14 @@ from schemas.kafka.clients import partitions_of, read_to_end
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import reader_options
-from schemas.records import FaultEvent
-from schemas.topics import FAULT_EVENT
+from schemas.records import FaultEvent, Hang
+from schemas.topics import Topic
+
+Transition = TypeVar("Transition", FaultEvent, Hang)
 
 
-class History:
-    """Reads the committed transitions in `fault.event.v1`.
+class History(Generic[Transition]):
+    """Reads the committed transitions in a topic of which this process is the writer.
 
     Attributes
     ----------
@@ -22,7 +26,8 @@ class History:
         Records that could not be decoded.
     """
 
-    def __init__(self, settings: KafkaSettings, codec: Codec) -> None:
+    def __init__(self, settings: KafkaSettings, codec: Codec, topic: Topic) -> None:
+        self._topic = topic
         self._settings = settings
         self._codec = codec
         self._next: dict[int, int] = {}
@@ -36,7 +41,7 @@ class History:
             )
         )
 
-    def read(self) -> list[FaultEvent]:
+    def read(self) -> list[Transition]:
         """Return what was published since the last call, to the end that the topic has now.
 
         Raises
@@ -44,11 +49,11 @@ class History:
         BrokerError
             If the topic cannot be read.
         """
-        name = self._settings.topic(FAULT_EVENT.name)
-        events: list[FaultEvent] = []
+        name = self._settings.topic(self._topic.name)
+        events: list[Transition] = []
         try:
             if not self._next:
-                found = partitions_of(self._consumer, self._settings, [FAULT_EVENT])[name]
+                found = partitions_of(self._consumer, self._settings, [self._topic])[name]
                 self._next = dict.fromkeys(found, 0)
             starts = [TopicPartition(name, *place) for place in self._next.items()]
             for message in read_to_end(self._consumer, self._settings, starts):
@@ -57,11 +62,11 @@ class History:
                 try:
                     if isinstance(value, bytes):
                         arrival_ns = arrival_of(message.timestamp())
-                        events.append(self._codec.decode(FAULT_EVENT, value, arrival_ns=arrival_ns))
+                        events.append(self._codec.decode(self._topic, value, arrival_ns=arrival_ns))
                 except DecodeError:
                     self.undecodable += 1
         except KafkaException as error:
-            raise BrokerError(f"{FAULT_EVENT.name}: {error.args[0].str()}") from error
+            raise BrokerError(f"{self._topic.name}: {error.args[0].str()}") from error
         return [e for e in events if e.cluster == self._settings.cluster]
 
     def close(self) -> None:

@@ -13,17 +13,16 @@ from confluent_kafka import Message
 
 from localizer.config import LocalizerConfig
 from localizer.core import Core
-from localizer.edge.batches import BatchReader, raw_bytes
+from localizer.edge.batches import BatchReader
 from localizer.edge.counts import Counts
+from localizer.edge.decoding import decoded
 from localizer.edge.exposed import Exposed
 from localizer.edge.history import History
-from localizer.edge.outbox import PROCESS, Outbox
+from localizer.edge.outbox import PROCESS, Outbox, fault_records
 from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS, Reader
 from localizer.inference import search
 from localizer.merge import Barrier, Merge
-from localizer.network.traces import FlowTrace
 from schemas import topics
-from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError
 from schemas.enums import FaultLifecycle
 from schemas.kafka.connection import KafkaSettings
@@ -97,8 +96,8 @@ class Service:
         self._batches.warm()
         search.warm()
         reader = Reader(self._settings, self._counts.lag)
-        history = History(self._settings, self._codec)
-        outbox = Outbox(self._settings, self._codec, self._log)
+        history: History[FaultEvent] = History(self._settings, self._codec, topics.FAULT_EVENT)
+        outbox = Outbox(self._settings, self._codec, self._log, PROCESS, fault_records)
         leadership: Leadership | None = None
         try:
             decided_ns = reader.assign(round(self._config.lookback_s * SECOND_NS))
@@ -119,7 +118,7 @@ class Service:
                 history.close()
             self._log.info("localizer.stopped", **self._totals())
 
-    def _core(self, decided_ns: int | None, history: History) -> Core:
+    def _core(self, decided_ns: int | None, history: History[FaultEvent]) -> Core:
         events = history.read()
         if history.undecodable:
             self._log.error("history.undecodable", records=history.undecodable)
@@ -133,10 +132,10 @@ class Service:
     def _loop(
         self,
         reader: Reader,
-        outbox: Outbox,
+        outbox: Outbox[FaultEvent],
         core: Core,
         leadership: Leadership,
-        history: History,
+        history: History[FaultEvent],
     ) -> None:
         start_ends = reader.ends()
         next_follow = next_remember = next_metrics = time.monotonic()
@@ -177,7 +176,9 @@ class Service:
         if leadership.leads and self._counts.decided_ns is not None:
             leadership.remember(reader.position(self._counts.decided_ns))
 
-    def _follow(self, reader: Reader, core: Core, history: History, *, leads: bool) -> None:
+    def _follow(
+        self, reader: Reader, core: Core, history: History[FaultEvent], *, leads: bool
+    ) -> None:
         """Take over what another process has decided: how far it was, then what it published."""
         decided_ns = reader.decided_ns()
         if decided_ns is None and not leads:
@@ -203,7 +204,9 @@ class Service:
                 f"nothing read for {self._config.stall_s:.0f} s though there are records"
             )
 
-    def _advance(self, reader: Reader, core: Core, outbox: Outbox, *, leads: bool) -> bool:
+    def _advance(
+        self, reader: Reader, core: Core, outbox: Outbox[FaultEvent], *, leads: bool
+    ) -> bool:
         """Decide what can be decided, a standby what the leader has; say whether time went on."""
         watermark_ns = self._merge.watermark_ns
         if not leads and watermark_ns is not None:
@@ -232,7 +235,7 @@ class Service:
         memory.collect_if_due()
         return True
 
-    def _publish(self, events: list[FaultEvent], outbox: Outbox) -> None:
+    def _publish(self, events: list[FaultEvent], outbox: Outbox[FaultEvent]) -> None:
         outbox.publish(events)
         for event in events:
             self._counts.note_transition(event)
@@ -246,20 +249,22 @@ class Service:
                 confidence=round(event.confidence, 3),
             )
 
-    def _take_all(self, messages: list[tuple[Topic, Message]], core: Core, outbox: Outbox) -> None:
+    def _take_all(
+        self, messages: list[tuple[Topic, Message]], core: Core, outbox: Outbox[FaultEvent]
+    ) -> None:
         """Take messages in their order; those of a topic of which there are many read together."""
         read = self._batches.read(messages)
         for topic, message in messages:
             self._take(message, topic, core, outbox, read.get(id(message)))
 
-    def _take(self, message: Message, topic: Topic, core: Core, outbox: Outbox, read: Any) -> None:
+    def _take(
+        self, message: Message, topic: Topic, core: Core, outbox: Outbox[FaultEvent], read: Any
+    ) -> None:
         """Take a message; `read` is its record where it has been read already, else None."""
         self._counts.records[topic.name] += 1
         partition, offset = int(message.partition() or 0), int(message.offset() or 0)
         try:
-            name, record = self._decode(
-                topic, raw_bytes(message.key()), raw_bytes(message.value()), message, read
-            )
+            name, record = decoded(self._settings, self._codec, topic, message, read)
         except DecodeError as error:
             self._counts.dead_letters[topic.name] += 1
             self._log.warning("record.refused", place=str(error)[:300])
@@ -277,55 +282,6 @@ class Service:
             timestamp_ms=message.timestamp()[1],
         ):
             core.feed(event)
-
-    def _decode(
-        self,
-        topic: Topic,
-        key: bytes | None,
-        value: bytes | None,
-        message: Message,
-        read: Any = None,
-    ) -> tuple[str, Any]:
-        """Return key and record, the record None for a tombstone; raises DecodeError.
-
-        `read`: the record, where it has been read, of a trace what is kept of it; else None.
-        """
-
-        def refused(reason: str) -> DecodeError:
-            return DecodeError(
-                reason,
-                topic=self._settings.topic(topic.name),
-                partition=int(message.partition() or 0),
-                offset=int(message.offset() or 0),
-            )
-
-        try:
-            name = (key or b"").decode()
-        except UnicodeDecodeError as error:
-            raise refused(f"the key is no UTF-8: {error.reason}") from error
-        if isinstance(read, FlowTrace):
-            # Of this cluster, and under its own key.
-            return name, read
-        if value is None:
-            if topic is topics.ANOMALY:
-                raise refused("an anomaly has no tombstone")
-            return name, None
-        record = read
-        if record is None:
-            try:
-                record = self._codec.decode(
-                    topic, value, arrival_ns=arrival_of(message.timestamp())
-                )
-            except DecodeError as error:
-                raise refused(error.reason) from error
-        if record.cluster != self._settings.cluster:
-            raise refused(f"cluster {record.cluster!r}, this is {self._settings.cluster!r}")
-        # Marks of progress stand in the anomalies under a key of their own.
-        own = name if topic is topics.ANOMALY else getattr(record, topic.key_field)
-        if own != name:
-            # What is kept under another's key would replace it.
-            raise refused(f"key {name!r} names another record than {own!r}")
-        return name, record
 
     def _log_coverage(self, core: Core) -> None:
         """Log how much of what should be probed is, and the tasks of which too little is."""

@@ -95,13 +95,13 @@ class Names:
     def groups(self) -> dict[str, str]:
         """Groups of which processes are members, by role."""
         return {"worker": self.prefix + self.worker_group} | {
-            role: self._of_role(role) for role in ("skeleton", "localizer", "bridge")
+            role: self._of_role(role) for role in ("skeleton", "localizer", "hangs", "bridge")
         }
 
     @property
     def transactional_ids(self) -> dict[str, str]:
         """Transactional ids by role: who begins to lead fences by it who led before."""
-        return {role: self._of_role(role) for role in ("skeleton", "localizer")}
+        return {role: self._of_role(role) for role in ("skeleton", "localizer", "hangs")}
 
     @property
     def bridge_groups(self) -> str:

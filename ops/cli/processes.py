@@ -1,4 +1,4 @@
-"""`agent`, `worker`, `localizer`, `collect`, `bridge`: become that process, with its options."""
+"""`agent`, `worker`, `localizer`, `hangs`, `collect`, `bridge`: become that process."""
 
 import os
 import sys
@@ -48,6 +48,14 @@ def register(app: typer.Typer) -> None:
         Example: skeletonhunter collect --once
         """
         run_room("probers.collector", context.args)
+
+    @app.command("hangs", context_settings=PASS_ON)
+    def hangs(context: typer.Context) -> None:
+        """Run the hang watcher: which training jobs hang, since when, and why.
+
+        Example: skeletonhunter hangs --bootstrap 127.0.0.1:9092
+        """
+        run_room("localizer.hangs", context.args)
 
     @app.command("bridge", context_settings=PASS_ON)
     def bridge(context: typer.Context) -> None:

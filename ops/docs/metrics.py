@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from localizer.edge import exposed as localizer
+from localizer.edge import hang_counts as hangs
 from ops.bridge import exposed as bridge
 from ops.web import exposed as web
 from schemas.metrics.exposition import BUILD
@@ -15,6 +16,7 @@ PROCESSES: Final[Mapping[str, tuple[str, tuple[Metric, ...]]]] = {
     "worker": ("Stream worker", worker.METRICS),
     "localizer": ("Localizer", localizer.METRICS),
     "skeleton": ("Skeleton job", skeleton.METRICS),
+    "hangs": ("Hang watcher", hangs.METRICS),
     "bridge": ("Bridge", bridge.METRICS),
     "web": ("Live page", web.METRICS),
 }

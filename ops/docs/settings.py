@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from localizer.config import LocalizerConfig
+from localizer.config import HangsConfig, LocalizerConfig
 from ops.bridge.config import BridgeSettings
 from probers.collector.config import CollectConfig
 from probers.config.settings import OPTIONS
@@ -35,6 +35,7 @@ def page() -> str:
         ("Stream worker", "worker", settings_of(WorkerConfig)),
         ("Skeleton job", "skeleton", settings_of(SkeletonConfig)),
         ("Localizer", "localizer", settings_of(LocalizerConfig)),
+        ("Hang watcher", "hangs", settings_of(HangsConfig)),
         ("Bridge", "bridge", settings_of(BridgeSettings)),
         ("Metrics of all but the agent", "metrics", settings_of(MetricsConfig)),
         ("Agent", "agent", OPTIONS),

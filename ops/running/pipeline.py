@@ -18,7 +18,10 @@ from schemas.kafka.connection import KafkaSettings, settings_from_table
 WORKER: Final = "worker"
 SKELETON: Final = "skeleton"
 LOCALIZER: Final = "localizer"
-MODULES: Final = {WORKER: "streams", SKELETON: "skeleton_job", LOCALIZER: "localizer"}
+HANGS: Final = "hangs"
+MODULES: Final = {
+    WORKER: "streams", SKELETON: "skeleton_job", LOCALIZER: "localizer", HANGS: "localizer.hangs",
+}  # fmt: skip
 # A Faust worker joins its group within some 6 s of an idle machine; this is for a busy one.
 READY_TIMEOUT_S: Final = 90.0
 POLL_S: Final = 0.05

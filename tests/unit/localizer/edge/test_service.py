@@ -1,5 +1,6 @@
 """What the localizer takes from a message: the table of bounds holds for its topics."""
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ from confluent_kafka import Message
 
 from localizer.config import LocalizerConfig
 from localizer.core import Core
+from localizer.edge.decoding import decoded
 from localizer.edge.service import Service
 from schemas.bounds import BOUNDS, Bound, Measure
 from schemas.codec import Codec, DecodeError
@@ -21,8 +23,20 @@ ROWS = [
 ]
 
 
+@dataclass(frozen=True)
 class Received:
     """What the service asks of a message."""
+
+    held_key: bytes
+    held_value: bytes
+
+    def key(self) -> bytes:
+        """Return the key."""
+        return self.held_key
+
+    def value(self) -> bytes:
+        """Return the value."""
+        return self.held_value
 
     def partition(self) -> int:
         """Return the partition."""
@@ -40,7 +54,7 @@ class Received:
 @pytest.mark.parametrize("bound", ROWS, ids=[f"{b.topic}:{b.field}" for b in ROWS])
 def test_each_bound_holds(bound: Bound) -> None:
     """What is out of bounds is no record for it; the error has field and value."""
-    service = Service(KafkaSettings(bootstrap="", cluster=CLUSTER), CODEC, LocalizerConfig())
+    settings = KafkaSettings(bootstrap="", cluster=CLUSTER)
     topic = BY_NAME[bound.topic]
     for value, allowed in probes_of(bound):
         datum: dict[str, Any] = mutated(valid_datum(bound.topic), bound, value)
@@ -49,12 +63,12 @@ def test_each_bound_holds(bound: Bound) -> None:
         except (OverflowError, ValueError):
             continue  # no encoder writes it
         key = b"mark" if topic is ANOMALY else str(datum[topic.key_field]).encode()
-        message = cast(Message, Received())
+        message = cast(Message, Received(key, encoded))
         if allowed:
-            assert service._decode(topic, key, encoded, message)[1] is not None
+            assert decoded(settings, CODEC, topic, message)[1] is not None
         else:
             with pytest.raises(DecodeError, match=bound.field):
-                service._decode(topic, key, encoded, message)
+                decoded(settings, CODEC, topic, message)
 
 
 def test_of_pairs_without_a_way_only_those_of_now_are_remembered(

@@ -68,7 +68,7 @@ def test_groups_and_transactional_ids_carry_prefix_and_cluster() -> None:
              for g in grants(principals_of_roles(), names)}  # fmt: skip
     reader = ("group", "p.skeletonhunter-reader", "Describe")
     assert found["worker"] == {("group", "p.mine", "Read"), reader}
-    for role in ("localizer", "skeleton"):
+    for role in ("localizer", "skeleton", "hangs"):
         assert found[role] == {
             ("group", f"p.{role}-c7", "Read"),
             ("transactional-id", f"p.{role}-c7", "Write"),

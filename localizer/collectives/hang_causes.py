@@ -1,0 +1,290 @@
+"""What a hang is: the graph of who waits for whom, beside the ranks' processes and sockets.
+
+The graph says where the waiting ends: at a rank, at an operation that all launched, or at ranks
+that do different things. Processes and sockets say why. What is seen weighs more than what is
+absent: a process that the kernel calls stopped, bytes that nobody acknowledges, then bytes that
+nobody reads. A conclusion from something that is absent is never sure.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from localizer.collectives import diagnosis
+from localizer.collectives.diagnosis import Finding
+from localizer.collectives.job_state import JobState, patience_of
+from localizer.collectives.ranges import rank_text
+from localizer.collectives.rank_state import RankState
+from localizer.collectives.sockets import Stuck, common_ranks, stuck_flows
+from schemas.enums import Certainty, HangClass, ProcessState
+from schemas.units import SECOND_NS
+
+SHOWN_FLOWS: Final = 8
+SHOWN_RANKS: Final = 8
+CERTAINTY: Final = {
+    diagnosis.Certainty.SURE: Certainty.SURE,
+    diagnosis.Certainty.LIKELY: Certainty.LIKELY,
+    diagnosis.Certainty.UNDECIDED: Certainty.UNDECIDED,
+}
+LOOK_AT_NETWORK: Final = (
+    "faults of the network at these endpoints: skeletonhunter tail fault.state.v1",
+    "ss -tinp of both ends: retransmissions, the backoff of the timer",
+)
+LOOK_AT_STOPPED: Final = (
+    "kill -CONT PID if somebody stopped it; a debugger, a frozen cgroup?",
+    "cat /proc/PID/status /proc/PID/wchan /proc/PID/stack on its host",
+)
+LOOK_AT_GPU: Final = (
+    "nvidia-smi -q and dmesg on their hosts: an Xid, ECC errors, a GPU that fell off the bus?",
+    "cuda-gdb or py-spy dump --native of these ranks: which kernel does not end?",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """What a hang is, and who is to blame.
+
+    `ranks` are the culprits; `flows` the sockets that are stuck, of class NETWORK only.
+    """
+
+    hang_class: HangClass
+    certainty: Certainty
+    ranks: tuple[int, ...]
+    evidence: tuple[str, ...]
+    next_steps: tuple[str, ...]
+    flows: tuple[Stuck, ...] = ()
+
+
+def cause_of(finding: Finding, communicator: str, job: JobState, now_ns: int) -> Cause | None:
+    """Return the cause of what the graph found; None while it may still be a pause.
+
+    Parameters
+    ----------
+    finding
+        Not one of a usual wait.
+    communicator
+        Name of its group.
+    now_ns
+        Event time.
+    """
+    look = _Look(finding, communicator, job, now_ns)
+    found = (
+        look.stopped()
+        or look.ended()
+        or look.desynchronised()
+        or look.network()
+        or look.never_launched()
+        or look.missing()
+        or look.unread()
+        or look.gpu()
+        or look.undecided()
+    )
+    if look.pauses(found):
+        return None
+    return look.with_doubts(found)
+
+
+class _Look:
+    """One finding, held against what else is known of the job."""
+
+    def __init__(self, finding: Finding, communicator: str, job: JobState, now_ns: int) -> None:
+        self._finding = finding
+        self._job = job
+        self._now_ns = now_ns
+        self._behind = finding.hang_class is diagnosis.HangClass.NEVER_LAUNCHED
+        # Those of which the cause may be one: who is behind, or all who take part.
+        self._suspects = finding.ranks or tuple(
+            rank
+            for rank in finding.waiting
+            if rank in job.ranks and job.ranks[rank].waits_in(communicator)
+        )
+        self._states = {r: job.ranks[r] for r in self._suspects if r in job.ranks}
+
+    def stopped(self) -> Cause | None:
+        """Return whose process the kernel says is stopped."""
+        ranks = [r for r, s in self._states.items() if s.process_state is ProcessState.STOPPED]
+        if not ranks:
+            return None
+        evidence = [
+            f"{_process(self._states[r])} is stopped (state T)" for r in ranks[:SHOWN_RANKS]
+        ]
+        return _cause((HangClass.PROCESS_STOPPED, Certainty.SURE), ranks, evidence, LOOK_AT_STOPPED)
+
+    def ended(self) -> Cause | None:
+        """Return whose process is no more."""
+        ranks = [r for r, s in self._states.items() if s.ended]
+        if not ranks:
+            return None
+        evidence = [f"{_process(self._states[r])} has ended" for r in ranks[:SHOWN_RANKS]]
+        steps = diagnosis.LOOK_AT_PROCESS[1:]
+        return _cause((HangClass.RANK_MISSING, Certainty.SURE), ranks, evidence, steps)
+
+    def desynchronised(self) -> Cause | None:
+        """Return the ranks that do different things."""
+        finding = self._finding
+        if finding.hang_class is not diagnosis.HangClass.DESYNCHRONISED:
+            return None
+        certainty = CERTAINTY[finding.certainty]
+        return _cause((HangClass.DESYNCHRONISED, certainty), finding.ranks, (), finding.next_steps)
+
+    def network(self) -> Cause | None:
+        """Return bytes of or for the suspects that the other end's kernel does not acknowledge."""
+        flows = stuck_flows(self._job.sockets, self._suspects)
+        if not flows:
+            return None
+        repeats = any(flow.repeats for flow in flows)
+        certainty = Certainty.SURE if repeats and not self._behind else Certainty.LIKELY
+        evidence = [_flow_text(flow) for flow in flows[:SHOWN_FLOWS]]
+        if len(flows) > SHOWN_FLOWS:
+            evidence.append(f"and {len(flows) - SHOWN_FLOWS} sockets more")
+        ranks = common_ranks(flows)
+        return _cause(
+            (HangClass.NETWORK, certainty), ranks, evidence, LOOK_AT_NETWORK, tuple(flows)
+        )
+
+    def never_launched(self) -> Cause | None:
+        """Return the ranks that are behind, wait for nothing, and are alive."""
+        if not self._behind:
+            return None
+        silent = [r for r, s in self._states.items() if s.is_silent(self._now_ns)]
+        if silent:
+            return self._silent(silent)
+        evidence = [_work_text(self._states[r]) for r in list(self._states)[:SHOWN_RANKS]]
+        return _cause(
+            (HangClass.NEVER_LAUNCHED, CERTAINTY[self._finding.certainty]),
+            self._finding.ranks,
+            [text for text in evidence if text],
+            self._finding.next_steps,
+        )
+
+    def _silent(self, ranks: Sequence[int]) -> Cause:
+        evidence = [
+            f"rank {r}: nothing has been heard of it for "
+            f"{(self._now_ns - self._states[r].arrived_ns) / SECOND_NS:.0f} s"
+            for r in ranks[:SHOWN_RANKS]
+        ]
+        hosts = sorted({self._states[r].batch.host_id for r in ranks})
+        evidence.append(f"collector, host or its way to the broker is down: {', '.join(hosts)}")
+        return _cause(
+            (HangClass.RANK_MISSING, Certainty.UNDECIDED), ranks, evidence, self._finding.next_steps
+        )
+
+    def missing(self) -> Cause | None:
+        """Return the ranks that others wait for, and of which nothing was ever heard."""
+        finding = self._finding
+        if finding.hang_class is not diagnosis.HangClass.MISSING_DUMP:
+            return None
+        evidence = [f"nothing was ever heard of {rank_text(finding.ranks)}"]
+        what = HangClass.RANK_MISSING, CERTAINTY[finding.certainty]
+        return _cause(what, finding.ranks, evidence, finding.next_steps)
+
+    def unread(self) -> Cause | None:
+        """Return whose process uses no time at all, and what lies there unread."""
+        still = [r for r, s in self._states.items() if s.cpu_share() == 0.0]
+        others = [r for r in self._states if r not in still]
+        if not still or not others:
+            return None
+        evidence = []
+        for rank in still[:SHOWN_RANKS]:
+            sockets = self._job.sockets.get(rank)
+            unread = 0 if sockets is None else sockets.unread_bytes()
+            text = f"{_process(self._states[rank])} uses no CPU time, those of the others do"
+            evidence.append(f"{text}; {unread:,} bytes lie there unread" if unread else text)
+        return _cause(
+            (HangClass.PROCESS_STOPPED, Certainty.LIKELY), still, evidence, LOOK_AT_STOPPED
+        )
+
+    def gpu(self) -> Cause | None:
+        """Say that GPUs are left: all launched, and nothing is on the network."""
+        libraries = {(s.batch.library or "").lower() for s in self._states.values()}
+        sockets = [self._job.sockets.get(r) for r in self._suspects]
+        if not libraries or any("nccl" not in library for library in libraries):
+            return None
+        if any(s is None or not s.known or not s.batch.sockets or s.outstanding for s in sockets):
+            return None
+        evidence = ["no byte is queued, unacknowledged or unread at any socket of these ranks"]
+        return _cause((HangClass.GPU_STOPPED, Certainty.LIKELY), (), evidence, LOOK_AT_GPU)
+
+    def undecided(self) -> Cause:
+        """Say that nothing tells why what all launched does not end."""
+        unknown = [
+            r
+            for r in self._suspects
+            if r not in self._job.sockets or not self._job.sockets[r].known
+        ]
+        evidence = []
+        if unknown:
+            evidence.append(f"the sockets of {rank_text(sorted(unknown))} are not known")
+        return _cause(
+            (HangClass.UNDECIDED, Certainty.UNDECIDED), (), evidence, self._finding.next_steps
+        )
+
+    def pauses(self, cause: Cause) -> bool:
+        """Return whether others only wait for a rank that works, and may go on by itself."""
+        if cause.hang_class is not HangClass.NEVER_LAUNCHED:
+            return False
+        waited = self._finding.age.waited
+        if waited is None or self._finding.age.timed_out:
+            return False
+        if not any(self._states[r].is_busy() for r in cause.ranks if r in self._states):
+            return False
+        pending = [
+            state.operations[number]
+            for r in self._finding.waiting
+            if (state := self._job.ranks.get(r)) is not None
+            for number in state.pending
+        ]
+        return waited <= patience_of(pending)
+
+    def with_doubts(self, cause: Cause) -> Cause:
+        """Return the cause less sure where something is missing that may tell otherwise."""
+        doubts = [f"but: {doubt}" for doubt in self._finding.doubts]
+        seen = {HangClass.NETWORK, HangClass.PROCESS_STOPPED, HangClass.DESYNCHRONISED}
+        gone = [s for s in self._states.values() if s.batch.missing_reason and not s.ended]
+        stopped = cause.hang_class is HangClass.PROCESS_STOPPED
+        for state in gone[:SHOWN_RANKS] if not stopped else ():
+            doubts.append(f"but: rank {state.rank}: {state.batch.missing_reason}")
+        certainty = cause.certainty
+        absent = cause.hang_class not in seen and certainty is not Certainty.UNDECIDED
+        if absent and gone:
+            certainty = Certainty.LIKELY if certainty is Certainty.SURE else Certainty.UNDECIDED
+        evidence = (*cause.evidence, *self._finding.evidence, *doubts)
+        return replace(cause, certainty=certainty, evidence=evidence)
+
+
+def _cause(
+    what: tuple[HangClass, Certainty],
+    ranks: Iterable[int],
+    evidence: Iterable[str],
+    next_steps: Iterable[str],
+    flows: tuple[Stuck, ...] = (),
+) -> Cause:
+    hang_class, certainty = what
+    return Cause(
+        hang_class=hang_class, certainty=certainty, ranks=tuple(sorted(ranks)),
+        evidence=tuple(evidence), next_steps=tuple(next_steps), flows=flows,
+    )  # fmt: skip
+
+
+def _process(state: RankState) -> str:
+    pid = state.batch.pid
+    return f"the process of rank {state.rank}" + ("" if pid is None else f" (pid {pid})")
+
+
+def _work_text(state: RankState) -> str:
+    if state.process_state is ProcessState.DISK:
+        return f"{_process(state)} waits for a disk (state D)"
+    share = state.cpu_share()
+    if share is None:
+        return ""
+    does = "works" if state.is_busy() else "is alive and does next to nothing"
+    return f"{_process(state)} {does}: {share:.2f} cores since its last launch"
+
+
+def _flow_text(flow: Stuck) -> str:
+    other = f"rank {flow.dst_rank}" if flow.dst_rank is not None else flow.peer
+    text = (
+        f"rank {flow.src_rank} → {other}: {flow.unacked_bytes:,} bytes not acknowledged for "
+        f"{flow.stalled_ns / SECOND_NS:.1f} s"
+    )
+    return f"{text}, sent again in vain" if flow.repeats else text

@@ -1,0 +1,237 @@
+"""Which jobs hang: opens, updates and resolves a hang, once each.
+
+In: records of ranks, with the time at which each reached the broker. Out: transitions of hangs
+(collective.hang.v1). A job has one hang at a time: what hangs in it hangs for one cause, or the
+first cause hides the others. Times of arrival decide what is known when; how long an operation
+has waited is measured by its own rank's clock. No two hosts' clocks are compared.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from localizer.collectives import diagnosis
+from localizer.collectives.diagnosis import diagnose
+from localizer.collectives.hang_causes import cause_of
+from localizer.collectives.hang_record import Seen, followed, hang_of, resolved
+from localizer.collectives.job_state import JobState, Overdue
+from schemas.enums import FaultLifecycle
+from schemas.ids import STATE_SEPARATOR
+from schemas.records import CollectiveBatch, CollectiveOp, Communicator, Hang, SocketBatch
+from schemas.units import SECOND_NS, us_to_ns
+
+# Decisions are made on this grid of event time, so that they do not depend on how records were
+# batched: batches of a rank come every two seconds.
+GRID_NS: Final = SECOND_NS
+# A hang that comes back within this time is the same hang: one that goes on operation by operation.
+RETURN_NS: Final = 60 * SECOND_NS
+# A job of which nothing is heard for so long has ended, or nobody watches it any more.
+FORGET_NS: Final = 120 * SECOND_NS
+# An analysis of the largest jobs takes a second or two: these are looked at again less often.
+AGAIN_NS: Final = 2 * SECOND_NS
+LARGE: Final = 1_024
+AGAIN_LARGE_NS: Final = 10 * SECOND_NS
+MAX_JOBS: Final = 4_096
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A job, its last hang, in which attempt of the job, and when it was last looked at."""
+
+    job: JobState
+    hang: Hang | None = None
+    attempt: int | None = None
+    looked_ns: int = 0
+
+    @property
+    def open_hang(self) -> Hang | None:
+        """The hang, if it is not resolved."""
+        hang = self.hang
+        return None if hang is None or hang.state is FaultLifecycle.RESOLVED else hang
+
+    def set_hang(self, hang: Hang) -> None:
+        self.hang = hang
+        self.job.hung = self.open_hang is not None
+
+
+class HangWatch:
+    """All jobs of a cluster.
+
+    Parameters
+    ----------
+    cluster
+        Its name.
+    published
+        Hangs that former processes have published: the latest state of each.
+
+    Attributes
+    ----------
+    refused
+        Jobs beyond the bound.
+    """
+
+    def __init__(self, cluster: str, published: Iterable[Hang] = ()) -> None:
+        self.refused = 0
+        self.now_ns: int | None = None
+        self._cluster = cluster
+        self._jobs: dict[str, _Watched] = {}
+        self.follow(published)
+
+    def __len__(self) -> int:
+        """How many ranks are known."""
+        return sum(len(w.job.ranks) for w in self._jobs.values())
+
+    def follow(self, published: Iterable[Hang]) -> None:
+        """Take over what another process has published; of each job the latest hang counts."""
+        for hang in sorted(published, key=lambda h: (h.event_at, h.hang_id, h.seq)):
+            if (watched := self._watched(hang.task_id)) is not None:
+                watched.set_hang(hang)
+
+    @property
+    def jobs(self) -> dict[str, JobState]:
+        """What is known of each job, by task."""
+        return {name: watched.job for name, watched in self._jobs.items()}
+
+    @property
+    def open_hangs(self) -> list[Hang]:
+        """Return the hangs that are not resolved, by task."""
+        held = (watched.open_hang for _, watched in sorted(self._jobs.items()))
+        return [hang for hang in held if hang is not None]
+
+    def feed_batch(
+        self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
+    ) -> None:
+        """Take what a rank launched; `operations` are those of the batch."""
+        if (watched := self._watched(batch.task_id)) is not None:
+            watched.job.apply_batch(batch, operations, arrived_ns)
+
+    def feed_sockets(self, batch: SocketBatch, arrived_ns: int) -> None:
+        """Take what a rank's sockets say."""
+        if (watched := self._watched(batch.task_id)) is not None:
+            watched.job.apply_sockets(batch, arrived_ns)
+
+    def feed_communicator(self, key: str, record: Communicator | None) -> None:
+        """Take a communicator, or (None) that there is none of that key any more."""
+        task_id, _, name = key.partition(STATE_SEPARATOR)
+        if record is not None:
+            task_id, name = record.task_id, record.communicator
+        if (watched := self._watched(task_id)) is not None:
+            watched.job.apply_communicator(name, record)
+
+    def _watched(self, task_id: str) -> _Watched | None:
+        known = self._jobs.get(task_id)
+        if known is None:
+            if len(self._jobs) >= MAX_JOBS and not self._drop_one():
+                self.refused += 1
+                return None
+            known = self._jobs[task_id] = _Watched(JobState(task_id))
+        return known
+
+    def _drop_one(self) -> bool:
+        """Forget a job of which only communicators are known, such as one that has ended."""
+        idle = (n for n, w in self._jobs.items() if not w.job.ranks and w.open_hang is None)
+        name = next(idle, None)
+        if name is not None:
+            del self._jobs[name]
+        return name is not None
+
+    def advance(self, to_ns: int) -> list[Hang]:
+        """Decide at the last point of the grid up to a time; all records before have been fed.
+
+        Returns
+        -------
+        list of Hang
+            Transitions, by task.
+        """
+        now_ns = to_ns // GRID_NS * GRID_NS
+        if self.now_ns is not None and now_ns <= self.now_ns:
+            return []
+        self.now_ns = now_ns
+        found = []
+        for _, watched in sorted(self._jobs.items()):
+            hang = self._decide(watched, now_ns)
+            if hang is not None:
+                watched.set_hang(hang)
+                found.append(hang)
+        self._forget(now_ns)
+        return found
+
+    def _forget(self, now_ns: int) -> None:
+        for name, watched in list(self._jobs.items()):
+            job = watched.job
+            heard_ns = job.heard_ns
+            if watched.hang is not None:
+                heard_ns = max(heard_ns, us_to_ns(watched.hang.event_at))
+            if heard_ns and watched.open_hang is None and now_ns - heard_ns > FORGET_NS:
+                job.ranks.clear()
+                job.sockets.clear()
+                if not job.communicators:
+                    del self._jobs[name]
+
+    def _decide(self, watched: _Watched, now_ns: int) -> Hang | None:
+        job, hang = watched.job, watched.hang
+        overdue = job.overdue(now_ns)
+        known = watched.open_hang
+        if known is not None and (why := _why_over(watched, known, overdue, now_ns)) is not None:
+            return resolved(known, now_ns, why)
+        again_ns = AGAIN_LARGE_NS if len(job.ranks) > LARGE else AGAIN_NS
+        early = now_ns - watched.looked_ns < again_ns
+        if not overdue or early or not _is_read_since(job, overdue, now_ns):
+            return None
+        watched.looked_ns = now_ns
+        found = self._analyse(job, overdue, now_ns)
+        if found is None:
+            return None
+        soon = hang is not None and now_ns - us_to_ns(hang.event_at) <= RETURN_NS
+        if hang is not None and (known is not None or (soon and watched.attempt == job.attempt)):
+            return followed(hang, found)
+        watched.attempt = job.attempt
+        return found
+
+    def _analyse(self, job: JobState, overdue: list[Overdue], now_ns: int) -> Hang | None:
+        found = diagnose(job.snapshots(), world_size=job.world_size)
+        late = {o.rank for o in overdue}
+        names = {group.label: group.name for group in found.groups}
+        for finding in found.findings:
+            usual = finding.hang_class is diagnosis.HangClass.USUAL_WAIT
+            if usual or late.isdisjoint(finding.waiting):
+                continue
+            name = names.get(finding.group, finding.group)
+            cause = cause_of(finding, name, job, now_ns)
+            if cause is not None:
+                seen = Seen(
+                    finding=finding, communicator=name, cause=cause, overdue=overdue,
+                    notes=found.notes,
+                )  # fmt: skip
+                return hang_of(self._cluster, job, seen, now_ns)
+        return None
+
+
+def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int) -> str | None:
+    """Return why a hang is over; None: it is not, or that is not known yet."""
+    job = watched.job
+    if now_ns - max(job.heard_ns, us_to_ns(hang.event_at)) > FORGET_NS:
+        return "nothing is heard of the job any more"
+    if watched.attempt not in {None, job.attempt}:
+        return "the job was started anew"
+    # A process that starts again has read nothing of the job yet.
+    waited = [job.ranks[rank] for rank in hang.waiting_ranks if rank in job.ranks]
+    heard = any(
+        state.arrived_ns > us_to_ns(hang.event_at)
+        and not state.is_silent(now_ns)
+        and (state.ended or state.batch.missing_reason is None)
+        for state in waited
+    )
+    return "the job goes on, or its ranks have ended" if heard and not overdue else None
+
+
+def _is_read_since(job: JobState, overdue: list[Overdue], now_ns: int) -> bool:
+    """Return whether each rank was read since the first of them was seen to wait.
+
+    A rank whose picture is older may have launched what the others wait for.
+    """
+    since_ns = min(o.seen_ns for o in overdue)
+    return all(
+        state.arrived_ns >= since_ns or state.ended or state.is_silent(now_ns)
+        for state in job.ranks.values()
+    )

@@ -1,0 +1,197 @@
+"""What is known of one running job, folded from the records of its ranks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from localizer.collectives.groups import WORLD
+from localizer.collectives.rank_state import RankState
+from localizer.collectives.sockets import SocketState
+from localizer.collectives.usual_waits import UsualWaits, limit_of, patience
+from schemas.enums import CommunicatorRole
+from schemas.records import (
+    CollectiveBatch,
+    CollectiveOp,
+    CollectiveSnapshot,
+    Communicator,
+    CommunicatorProgress,
+    SocketBatch,
+)
+from schemas.units import SECOND_NS
+
+# Operations kept of a job: of a small one several iterations, which tell what usually comes next;
+# of the largest the last few of each communicator. Some 400 bytes each.
+MAX_OPERATIONS: Final = 400_000
+LEAST_KEPT: Final = 8
+MOST_KEPT: Final = 256
+# Tensor, pipeline, data and expert parallelism: communicators of a rank.
+COMMUNICATORS_EACH: Final = 4
+# Ranks of one attempt are first heard of within this time; all start anew when one does, since
+# communicators do not outlive a member.
+RESTART_NS: Final = 60 * SECOND_NS
+# Beyond these it is no job of ours.
+MAX_RANKS: Final = 65_536
+MAX_COMMUNICATORS: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """An operation that has waited longer than it may.
+
+    Attributes
+    ----------
+    waited, limit
+        Microseconds.
+    seen_ns
+        When the broker first had it.
+    """
+
+    rank: int
+    operation: CollectiveOp
+    waited: int
+    limit: int
+    seen_ns: int
+
+
+@dataclass(slots=True)
+class JobState:
+    """One job.
+
+    Attributes
+    ----------
+    waits
+        By communicator: how long its operations took.
+    refused
+        Records beyond the bounds.
+    heard_ns
+        When the last record of any rank reached the broker.
+    hung
+        While it hangs: what ends then tells nothing of what is usual.
+    """
+
+    task_id: str
+    ranks: dict[int, RankState] = field(default_factory=dict)
+    sockets: dict[int, SocketState] = field(default_factory=dict)
+    communicators: dict[str, Communicator] = field(default_factory=dict)
+    waits: dict[str, UsualWaits] = field(default_factory=dict)
+    attempt: int = 0
+    world_size: int | None = None
+    heard_ns: int = 0
+    refused: int = 0
+    hung: bool = False
+
+    def apply_batch(
+        self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
+    ) -> None:
+        """Apply what a rank launched; a rank that was started anew has done nothing before."""
+        known = self.ranks.get(batch.rank)
+        if known is not None and batch.attempt < known.batch.attempt:
+            return
+        if known is None and len(self.ranks) >= MAX_RANKS:
+            self.refused += 1
+            return
+        self.heard_ns = max(self.heard_ns, arrived_ns)
+        self.attempt = max(self.attempt, batch.attempt)
+        if batch.world_size is not None:
+            self.world_size = batch.world_size
+        if known is not None and batch.attempt > known.batch.attempt:
+            self._forget_before(arrived_ns - RESTART_NS)
+            known = None
+        if known is None:
+            known = self.ranks[batch.rank] = RankState(batch, arrived_ns, arrived_ns)
+        for operation, waited in known.apply_batch(batch, operations, arrived_ns, self._keep()):
+            own = self.waits.get(operation.communicator)
+            if own is None:
+                if len(self.waits) >= MAX_COMMUNICATORS:
+                    self.refused += 1
+                    continue
+                own = self.waits[operation.communicator] = UsualWaits()
+            if not self.hung or waited <= self.limit(operation):
+                own.observe(waited)
+
+    def _forget_before(self, since_ns: int) -> None:
+        """Forget the ranks of an earlier attempt; what was usual in it stays so."""
+        for rank in [r for r, state in self.ranks.items() if state.first_ns < since_ns]:
+            del self.ranks[rank]
+            self.sockets.pop(rank, None)
+
+    def apply_sockets(self, batch: SocketBatch, arrived_ns: int) -> None:
+        """Apply what a rank's sockets say."""
+        known = self.sockets.get(batch.rank)
+        if known is not None:
+            known.apply_batch(batch, arrived_ns)
+        elif len(self.sockets) < MAX_RANKS:
+            self.sockets[batch.rank] = SocketState(batch, arrived_ns)
+        else:
+            self.refused += 1
+
+    def apply_communicator(self, name: str, communicator: Communicator | None) -> None:
+        """Apply a communicator, or (None) that there is none of that name any more."""
+        if communicator is None:
+            self.communicators.pop(name, None)
+        elif name in self.communicators or len(self.communicators) < MAX_COMMUNICATORS:
+            self.communicators[name] = communicator
+        else:
+            self.refused += 1
+
+    def limit(self, operation: CollectiveOp) -> int:
+        """Return how long (µs) an operation may wait."""
+        own = self.waits.get(operation.communicator, UsualWaits())
+        return limit_of(own, self.waits.values(), operation.timeout_ms)
+
+    def overdue(self, now_ns: int) -> list[Overdue]:
+        """Return the operation of each rank that has waited longer than it may, longest first.
+
+        Not of ranks that have ended, or of which nothing is heard: they wait for nothing.
+        """
+        found = []
+        limits: dict[str, int] = {}
+        for rank, state in self.ranks.items():
+            if not state.pending or state.ended or state.is_silent(now_ns):
+                continue
+            oldest = state.oldest_wait()
+            if oldest is None:
+                continue
+            operation, waited = oldest
+            limit = limits.get(operation.communicator)
+            if limit is None:
+                limit = limits[operation.communicator] = self.limit(operation)
+            if waited > limit:
+                seen_ns = state.pending[operation.record_id]
+                found.append(Overdue(rank, operation, waited, limit, seen_ns))
+        return sorted(found, key=lambda o: (-o.waited, o.rank))
+
+    def snapshots(self) -> list[CollectiveSnapshot]:
+        """Return the ranks as the analysis reads them, but those whose recorder was never read."""
+        views = self._views()
+        return [
+            state.snapshot(views)
+            for _, state in sorted(self.ranks.items())
+            if state.batch.recorded_at is not None
+        ]
+
+    def _views(self) -> dict[str, CommunicatorProgress]:
+        views = {}
+        for name, communicator in self.communicators.items():
+            world = communicator.role is CommunicatorRole.WORLD
+            views[name] = CommunicatorProgress(
+                communicator=name,
+                description=communicator.description or (WORLD if world else ""),
+                ranks=tuple(communicator.ranks) or None,
+            )
+        return views
+
+    def _keep(self) -> int:
+        """Return how many finished operations of a rank's communicator are kept."""
+        share = MAX_OPERATIONS // (max(1, len(self.ranks)) * COMMUNICATORS_EACH)
+        return min(MOST_KEPT, max(LEAST_KEPT, share))
+
+
+def patience_of(operations: Iterable[CollectiveOp]) -> int:
+    """Return how long (µs) a rank that works may let others wait in some operations."""
+    return max((patience(o.timeout_ms) for o in operations), default=patience(None))
+
+
+def endpoints_of(ranks: Mapping[int, RankState], wanted: Iterable[int]) -> tuple[str, ...]:
+    """Return the endpoints of some ranks, sorted."""
+    return tuple(sorted({e for r in wanted if r in ranks for e in ranks[r].batch.endpoint_ids}))

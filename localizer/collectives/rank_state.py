@@ -1,0 +1,255 @@
+"""What is known of one rank of a running job: its operations, its process, how long it waits.
+
+Batches say what changed. Of finished operations only the last of each communicator are kept: they
+say how far the rank came, and what usually comes next.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from localizer.collectives.groups import is_finished
+from schemas.enums import ProcessState
+from schemas.records import (
+    CollectiveBatch,
+    CollectiveOp,
+    CollectiveSnapshot,
+    CommunicatorProgress,
+)
+from schemas.units import SECOND_NS
+
+# A collector sends a batch of each rank every two seconds: five have not come.
+SILENT_NS: Final = 10 * SECOND_NS
+# Readings of the process's CPU time that are kept: ten seconds of them.
+CPU_READINGS: Final = 6
+# A rank waits in a few operations at once, one for each of its communicators and buckets.
+MAX_PENDING: Final = 4_096
+# What a process does that works: half of a core. A rank that waits in gloo uses next to nothing;
+# what writes its dumps uses some hundredths.
+BUSY_SHARE: Final = 0.5
+ENDED: Final = frozenset({ProcessState.GONE, ProcessState.ZOMBIE})
+
+
+@dataclass(slots=True)
+class RankState:
+    """One rank in its present attempt.
+
+    Attributes
+    ----------
+    batch
+        The latest one.
+    first_ns, arrived_ns
+        When the first and the latest of its attempt reached the broker.
+    operations
+        By record id: those that wait, and the last that are finished of each communicator.
+    pending
+        Record id of each operation that waits -> when the broker first had it.
+    refused
+        Operations beyond the bound.
+    """
+
+    batch: CollectiveBatch
+    first_ns: int
+    arrived_ns: int
+    operations: dict[int, CollectiveOp] = field(default_factory=dict)
+    pending: dict[int, int] = field(default_factory=dict)
+    refused: int = 0
+    forgot: bool = False
+    _finished: dict[str, deque[int]] = field(default_factory=dict)
+    _unmeasured: list[CollectiveOp] = field(default_factory=list)
+    _cpu: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=CPU_READINGS))
+    _most_pending: int = 0
+    # Of the first iteration, in which connections are made: its first operation, whether another
+    # one came since, and whether it is over.
+    _first: tuple[object, ...] | None = None
+    _other: bool = False
+    _warm: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Its number."""
+        return self.batch.rank
+
+    @property
+    def process_state(self) -> ProcessState:
+        """What the kernel says of its process."""
+        return self.batch.process_state
+
+    @property
+    def ended(self) -> bool:
+        """Whether its process is no more."""
+        return self.process_state in ENDED
+
+    def is_silent(self, now_ns: int) -> bool:
+        """Return whether nothing has been heard of it for long."""
+        return now_ns - self.arrived_ns > SILENT_NS
+
+    def apply_batch(
+        self,
+        batch: CollectiveBatch,
+        operations: tuple[CollectiveOp, ...],
+        arrived_ns: int,
+        keep: int,
+    ) -> Iterator[tuple[CollectiveOp, int]]:
+        """Apply a batch; yield each operation that has ended since, and how long it took (µs).
+
+        Parameters
+        ----------
+        operations
+            Those of the batch.
+        keep
+            How many finished operations of each communicator to keep.
+        """
+        self.batch, self.arrived_ns = batch, arrived_ns
+        if batch.cpu_ns is not None:
+            self._cpu.append((batch.taken_at, batch.cpu_ns))
+        self._warm |= batch.dropped_before > 0
+        if batch.snapshot:
+            self._drop_unmentioned({o.record_id for o in operations})
+        for operation in sorted(operations, key=lambda o: o.record_id):
+            self._apply(operation, arrived_ns)
+        self._most_pending = max(self._most_pending, len(self.pending))
+        yield from self._measured()
+        self._forget(keep)
+
+    def _apply(self, operation: CollectiveOp, arrived_ns: int) -> None:
+        number = operation.record_id
+        known = self.operations.get(number)
+        was_finished = known is not None and is_finished(known)
+        if was_finished and not is_finished(operation):
+            return
+        if known is None and len(self.pending) >= MAX_PENDING and not is_finished(operation):
+            # The oldest are those that matter.
+            self.refused += 1
+            return
+        self.operations[number] = operation
+        if not is_finished(operation):
+            self.pending.setdefault(number, arrived_ns)
+            return
+        self.pending.pop(number, None)
+        if was_finished:
+            return
+        self._finished.setdefault(operation.communicator, deque()).append(number)
+        if self._is_warm(operation):
+            self._unmeasured.append(operation)
+
+    def _is_warm(self, operation: CollectiveOp) -> bool:
+        """Return whether the rank is beyond its first iteration: an operation comes again."""
+        if not self._warm:
+            kind = (operation.communicator, operation.operation, operation.input_sizes)
+            self._first = self._first or kind
+            self._warm = self._other and kind == self._first
+            self._other |= kind != self._first
+        return self._warm
+
+    def _measured(self) -> Iterator[tuple[CollectiveOp, int]]:
+        """Yield the operations whose end is known, and how long they took.
+
+        The recorder of gloo has no times of an end. One that waits for each operation has ended it
+        before it launches the next; of others it is known when a collector first saw the end.
+        """
+        if not self._unmeasured:
+            return
+        numbers = sorted(self.operations)
+        waits_for_each = self._most_pending <= 1
+        left = []
+        for operation in self._unmeasured:
+            if operation.launched_at is None:
+                continue
+            after = bisect_right(numbers, operation.record_id)
+            following = self.operations[numbers[after]] if after < len(numbers) else None
+            ended_at = operation.completed_at
+            if ended_at is None and not waits_for_each:
+                ended_at = self.batch.recorded_at
+            if ended_at is None and following is not None:
+                ended_at = following.launched_at
+            if ended_at is None:
+                left.append(operation)
+            else:
+                yield operation, max(0, ended_at - operation.launched_at)
+        self._unmeasured = left
+
+    def _drop_unmentioned(self, mentioned: set[int]) -> None:
+        """Drop what waited and is no longer in the rank's recorder: how it ended is not known."""
+        for number in [n for n in self.pending if n not in mentioned]:
+            del self.pending[number]
+            del self.operations[number]
+            self.forgot = True
+
+    def _forget(self, keep: int) -> None:
+        for held in self._finished.values():
+            while len(held) > keep:
+                del self.operations[held.popleft()]
+                self.forgot = True
+
+    def oldest_wait(self) -> tuple[CollectiveOp, int] | None:
+        """Return the operation that has waited longest, and how long (µs) by the rank's clock.
+
+        Up to where its recorder was read last: what it has not told since may have ended.
+        """
+        at = self.batch.recorded_at
+        if at is None:
+            return None
+        times = [
+            (operation.launched_at, number)
+            for number in self.pending
+            if (operation := self.operations[number]).launched_at is not None
+        ]
+        if not times:
+            return None
+        launched_at, number = min(times)
+        return self.operations[number], max(0, at - launched_at)
+
+    def waits_in(self, communicator: str) -> bool:
+        """Return whether it waits in an operation of a communicator."""
+        return any(self.operations[n].communicator == communicator for n in self.pending)
+
+    def cpu_share(self) -> float | None:
+        """Return what share of a core the process used lately; None: not known.
+
+        Since its last launch only: before, it worked as always.
+        """
+        last = max(
+            (o.launched_at for o in self.operations.values() if o.launched_at is not None),
+            default=0,
+        )
+        since = [reading for reading in self._cpu if reading[0] >= last]
+        if len(since) < 2 or since[-1][0] <= since[0][0]:
+            return None
+        return (since[-1][1] - since[0][1]) / ((since[-1][0] - since[0][0]) * 1_000)
+
+    def is_busy(self) -> bool:
+        """Return whether the process works, or waits for a disk, and so may go on by itself."""
+        share = self.cpu_share()
+        return self.process_state is ProcessState.DISK or (
+            share is not None and share >= BUSY_SHARE
+        )
+
+    def snapshot(self, views: Mapping[str, CommunicatorProgress]) -> CollectiveSnapshot:
+        """Return the rank as the analysis reads it.
+
+        `views` are the job's communicators by name.
+        """
+        operations = tuple(self.operations[n] for n in sorted(self.operations))
+        own = sorted({o.communicator for o in operations})
+        dropped = self.batch.dropped_before
+        if self.forgot and operations:
+            dropped = max(dropped, operations[0].record_id)
+        return CollectiveSnapshot(
+            rank=self.rank,
+            source=self.batch.host_id,
+            library=self.batch.library,
+            version=self.batch.format_version or "",
+            taken_at=self.batch.recorded_at,
+            taken_at_missing_reason=self.batch.missing_reason,
+            dropped_before=dropped,
+            communicators=tuple(views[name] if name in views else _unknown(name) for name in own),
+            operations=operations,
+        )
+
+
+def _unknown(name: str) -> CommunicatorProgress:
+    """Return a communicator of which there is no record."""
+    return CommunicatorProgress(communicator=name, description="", ranks=None)

@@ -1,0 +1,161 @@
+"""What the sockets of a job's ranks say: bytes that nobody acknowledges, or that nobody reads.
+
+Bytes that the peer's kernel has not acknowledged are on the network, or lost there. Bytes that it
+has acknowledged and the peer's process has not read are the process's. A process that is stopped
+has the latter, a cable that is cut the former.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from schemas.records import RankSocket, SocketBatch
+from schemas.units import SECOND_NS
+
+# The least time after which TCP sends again what was not acknowledged, where it has measured no
+# round trip (RFC 6298, 2.1 and 2.4). What is outstanding for longer was sent at least twice.
+STUCK_NS: Final = SECOND_NS
+LOOPBACK: Final = ("127.", "::1")
+
+# Local address and port, peer's address and port.
+Ends = tuple[str, int, str, int]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stuck:
+    """A socket whose bytes are not acknowledged.
+
+    `dst_rank` is None where nobody knows whose the other end is. `repeats` says whether the kernel
+    is known to have sent again.
+    """
+
+    src_rank: int
+    dst_rank: int | None
+    unacked_bytes: int
+    stalled_ns: int
+    repeats: bool
+    peer: str
+
+
+@dataclass(slots=True)
+class SocketState:
+    """The sockets of a rank, and since when each has moved nothing.
+
+    `still_ns` and `unread_ns` are times of arrival: since when the acknowledged and the received
+    bytes of a socket are the same.
+    """
+
+    batch: SocketBatch
+    arrived_ns: int
+    still_ns: dict[Ends, int] = field(default_factory=dict)
+    unread_ns: dict[Ends, int] = field(default_factory=dict)
+    _before: dict[Ends, RankSocket] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take the first batch."""
+        self.apply_batch(self.batch, self.arrived_ns)
+
+    def apply_batch(self, batch: SocketBatch, arrived_ns: int) -> None:
+        """Apply a later batch of the rank."""
+        self.batch, self.arrived_ns = batch, arrived_ns
+        still, unread, now = {}, {}, {}
+        for socket in batch.sockets:
+            ends = ends_of(socket)
+            before = self._before.get(ends)
+            same = before is not None and before.acked_bytes == socket.acked_bytes
+            still[ends] = self.still_ns.get(ends, arrived_ns) if same else arrived_ns
+            same = before is not None and before.received_bytes == socket.received_bytes
+            same &= bool(socket.unread_bytes)
+            unread[ends] = self.unread_ns.get(ends, arrived_ns) if same else arrived_ns
+            now[ends] = socket
+        self.still_ns, self.unread_ns, self._before = still, unread, now
+
+    @property
+    def known(self) -> bool:
+        """Whether its sockets could be read."""
+        return self.batch.missing_reason is None
+
+    @property
+    def outstanding(self) -> int:
+        """Bytes that are queued, not acknowledged or not read."""
+        return sum(
+            (s.queued_bytes or 0) + (s.unacked_bytes or 0) + (s.unread_bytes or 0)
+            for s in self.batch.sockets
+        )
+
+    def unread_bytes(self) -> int:
+        """Return the bytes that have lain there for a while and nobody reads."""
+        return sum(
+            socket.unread_bytes or 0
+            for socket in self.batch.sockets
+            if self.arrived_ns - self.unread_ns[ends_of(socket)] >= STUCK_NS
+        )
+
+
+def ends_of(socket: RankSocket) -> Ends:
+    """Return both ends of a socket, its own first."""
+    return socket.local_address, socket.local_port, socket.peer_address, socket.peer_port
+
+
+def stuck_flows(states: Mapping[int, SocketState], ranks: Iterable[int]) -> list[Stuck]:
+    """Return the sockets of some ranks whose bytes are not acknowledged, longest first.
+
+    Parameters
+    ----------
+    states
+        All ranks of the job: the other end of a socket is looked for among theirs.
+    ranks
+        Either end is one of them.
+    """
+    wanted = set(ranks)
+    owners = _owners(states)
+    found = []
+    for rank, state in states.items():
+        for socket in state.batch.sockets:
+            if not socket.unacked_bytes:
+                continue
+            ends = ends_of(socket)
+            stalled_ns = socket.stalled_ns
+            if stalled_ns is None:
+                stalled_ns = state.arrived_ns - state.still_ns[ends]
+            if stalled_ns < STUCK_NS:
+                continue
+            peer = socket.peer_rank
+            if peer is None:
+                peer = _peer(ends, owners, state.batch.host_id)
+            if rank in wanted or peer in wanted:
+                repeats = bool(socket.backoff) or bool(socket.retransmits)
+                place = f"{socket.peer_address}:{socket.peer_port}"
+                found.append(Stuck(rank, peer, socket.unacked_bytes, stalled_ns, repeats, place))
+    return sorted(found, key=lambda s: (-s.stalled_ns, s))
+
+
+def common_ranks(flows: Iterable[Stuck]) -> tuple[int, ...]:
+    """Return the rank that all stuck flows have in common, else all their ranks.
+
+    Of one flow these are both: which end it is cannot be told.
+    """
+    pairs = [{f.src_rank} | ({f.dst_rank} if f.dst_rank is not None else set()) for f in flows]
+    if not pairs:
+        return ()
+    common = set.intersection(*pairs)
+    return tuple(sorted(common or set().union(*pairs)))
+
+
+def _owners(states: Mapping[int, SocketState]) -> dict[Ends, list[tuple[int, str]]]:
+    """Return for the ends of each socket the ranks, with hosts, that have it."""
+    owners: dict[Ends, list[tuple[int, str]]] = defaultdict(list)
+    for rank, state in states.items():
+        for socket in state.batch.sockets:
+            owners[ends_of(socket)].append((rank, state.batch.host_id))
+    return owners
+
+
+def _peer(ends: Ends, owners: Mapping[Ends, list[tuple[int, str]]], host_id: str) -> int | None:
+    """Return whose the other end of a socket is: of a loopback's only within the host."""
+    address, port, peer_address, peer_port = ends
+    held = owners.get((peer_address, peer_port, address, port), [])
+    if peer_address.startswith(LOOPBACK):
+        held = [owner for owner in held if owner[1] == host_id]
+    return held[0][0] if len(held) == 1 else None

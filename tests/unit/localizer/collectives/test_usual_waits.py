@@ -1,0 +1,56 @@
+"""From when on an operation waits too long."""
+
+import random
+from math import log
+
+from localizer.collectives.usual_waits import (
+    FALSE_ALARMS,
+    LEAST_WAITS,
+    READ_TWICE_US,
+    UsualWaits,
+    limit_of,
+    patience,
+)
+
+SECOND_US = 1_000_000
+
+
+def waits(count: int, longest: int) -> UsualWaits:
+    """Return so many waits."""
+    found = UsualWaits()
+    for number in range(count):
+        found.observe(longest if number == 0 else longest // 2)
+    return found
+
+
+def test_the_limit_comes_down_as_more_waits_are_known() -> None:
+    """Three times the longest after a hundred, 1.7 times after a million; two readings at least."""
+    limits = [waits(n, 10 * SECOND_US).limit(10) or 0 for n in (100, 10_000, 1_000_000)]
+    assert [round(limit / SECOND_US) for limit in limits] == [30, 20, 17]
+    assert waits(100, 1_000).limit(1) == READ_TWICE_US
+
+
+def test_few_waits_are_judged_by_the_whole_job_or_by_the_timeout() -> None:
+    """Before anything is known, what the program itself allows counts."""
+    few = waits(LEAST_WAITS - 1, SECOND_US)
+    assert few.limit(1) is None
+    assert limit_of(few, [few], None) == patience(None) == 60 * SECOND_US
+    assert limit_of(few, [few, waits(100, 10 * SECOND_US)], 1) < 30 * SECOND_US
+    assert limit_of(few, [few], 1_800_000) == 180 * SECOND_US
+
+
+def test_exponential_waits_are_false_alarms_as_seldom_as_said() -> None:
+    """Of 300 communicators with 3,000 waits each, learned from the first 32 on."""
+    rng = random.Random(7)
+    alarms = 0
+    for _ in range(300):
+        known = UsualWaits()
+        for _ in range(3_000):
+            # So long that the least of four seconds plays no part.
+            waited = round(rng.expovariate(1.0) * 100 * SECOND_US)
+            limit = known.limit(1)
+            alarms += limit is not None and waited > limit
+            known.observe(waited)
+    # Expected are 1.4; the longest of few waits scatters, and so does the limit.
+    expected = 300 * FALSE_ALARMS * log(3_000 / LEAST_WAITS)
+    assert alarms <= 3 * expected
