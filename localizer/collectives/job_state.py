@@ -21,7 +21,7 @@ from schemas.units import SECOND_NS
 
 # Operations kept of a job: of a small one several iterations, which tell what usually comes next;
 # of the largest the last few of each communicator. Some 400 bytes each.
-MAX_OPERATIONS: Final = 400_000
+MAX_OPERATIONS: Final = 300_000
 LEAST_KEPT: Final = 8
 MOST_KEPT: Final = 256
 # Tensor, pipeline, data and expert parallelism: communicators of a rank.

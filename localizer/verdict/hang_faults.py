@@ -14,7 +14,7 @@ from typing import Final
 from localizer.config import CoreConfig
 from localizer.facts.inputs import Sources
 from localizer.verdict.catalogue import AGENT, HANG_GROUPS, KINDS, STUCK, FaultKind
-from localizer.verdict.claims import MAX_TASKS, Claim, make_claim
+from localizer.verdict.claims import MAX_EVIDENCE, MAX_TASKS, Claim, make_claim
 from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
 from schemas.enums import Certainty, ComponentKind, FaultLifecycle, HangClass
 from schemas.ids import STATE_SEPARATOR, FlowId
@@ -139,6 +139,10 @@ class HangFaults:
         for hang, since_ns in hangs:
             reach = self._reach(hang)
             fault = _first(faults, hang, reach)
+            for other in faults:
+                if other is not fault:
+                    events, told = _without_ranks(events, other, hang.task_id, now_ns)
+                    found += told
             own = self._own.get(hang.task_id)
             if fault is not None:
                 events, told = _with_ranks(events, fault, hang, now_ns)
@@ -314,13 +318,33 @@ def _with_ranks(
     if (ranks, tasks) == (event.ranks, event.tasks):
         return events, []
     line = f"stops {hang.task_id}: {hang.summary}"
-    evidence = (
-        event.evidence
-        if line in event.evidence
-        else (*event.evidence[:-1], line, *event.evidence[-1:])
+    evidence = event.evidence
+    if line not in evidence:
+        # The first step stands last.
+        evidence = (*evidence[: MAX_EVIDENCE - 2], line, *evidence[-1:])
+    return _changed(
+        events, fault, replace(event, ranks=ranks, tasks=tasks, evidence=evidence), now_ns
     )
-    more = replace(event, ranks=ranks, tasks=tasks, evidence=evidence[-64:])
-    if event in events:
+
+
+def _without_ranks(
+    events: list[FaultEvent], fault: Incident, task_id: str, now_ns: int
+) -> tuple[list[FaultEvent], list[FaultEvent]]:
+    """Let a fault no longer name the ranks of a job whose hang has another cause; as above."""
+    event = fault.event
+    ranks = tuple(rank for rank in event.ranks if _by_number(rank)[0] != task_id)
+    if ranks == event.ranks:
+        return events, []
+    evidence = tuple(e for e in event.evidence if not e.startswith(f"stops {task_id}: "))
+    return _changed(events, fault, replace(event, ranks=ranks, evidence=evidence), now_ns)
+
+
+def _changed(
+    events: list[FaultEvent], fault: Incident, more: FaultEvent, now_ns: int
+) -> tuple[list[FaultEvent], list[FaultEvent]]:
+    """Put what a fault says now in place of its transition of this grid point, or after it."""
+    event = fault.event
+    if any(e is event for e in events):
         fault.event = more
         return [more if e is event else e for e in events], []
     fault.event = replace(

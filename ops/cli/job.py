@@ -1,4 +1,4 @@
-"""`job diagnose`: why a training job hangs, by what its ranks recorded. No Kafka, no agents."""
+"""`job diagnose | show`: why a training job hangs, by dumps of its ranks or live."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import DAMAGED, FOUND, INCOMPLETE, USAGE, CliError
+from ops.cli.job_show import show
 
 if TYPE_CHECKING:
     from ops.jobs.dumps import Dumps
@@ -160,4 +161,5 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="What training jobs recorded of themselves.", no_args_is_help=True)
     group.callback()(lambda: None)
     group.command()(diagnose)
+    group.command()(show)
     app.add_typer(group, name="job")

@@ -50,7 +50,7 @@ def test_a_loopback_is_one_host_only() -> None:
     """Each container has the same addresses there."""
     ends: dict[str, Any] = {"protocol": "tcp", "local_port": 1, "peer_port": 2}
     there: dict[str, Any] = {"protocol": "tcp", "local_port": 2, "peer_port": 1}
-    home = {"local_address": "127.0.0.1", "peer_address": "127.0.0.1"}
+    home: dict[str, Any] = {"local_address": "127.0.0.1", "peer_address": "127.0.0.1"}
     mine = RankSocket(**ends, **home, unacked_bytes=5, stalled_ns=2 * SECOND_NS)
     other = RankSocket(**there, **home)
     held = states(batch(0, mine, host="a"), batch(1, other, host="a"), batch(3, other, host="b"))

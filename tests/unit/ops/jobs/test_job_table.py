@@ -1,0 +1,57 @@
+"""Where ranks stand: text and document."""
+
+from pathlib import Path
+
+from localizer.collectives.hang_watch import HangWatch
+from localizer.collectives.job_state import JobState
+from localizer.edge.hang_service import feed
+from ops.jobs.job_table import as_document, as_text
+from ops.jobs.job_topics import JobNow
+from schemas.units import MS_NS
+from tests.collective_batches import CLUSTER, TASK, Job, arrivals, seconds
+
+
+def hung(folder: Path) -> tuple[JobNow, int]:
+    """Return a job whose rank 1 never launches, and the time (ms)."""
+    log = arrivals(Job.load("stalled", folder))
+    watch, now = HangWatch(CLUSTER), JobNow(JobState(TASK))
+    for until_ns, records in seconds(log):
+        for arrival in records:
+            feed(watch, arrival.key, arrival.record, arrival.at_ns)
+            now.apply(arrival.record, arrival.at_ns)
+        for hang in watch.advance(until_ns):
+            now.apply(hang, until_ns)
+    return now, log[-1].at_ns // MS_NS
+
+
+def test_the_text_marks_the_culprit_and_says_who_waits(tmp_path: Path) -> None:
+    """A row for each rank, a column for each kind of communicator."""
+    found, now_ms = hung(tmp_path)
+    lines = list(as_text(found, now_ms))
+    assert lines[0] == "job1: 4 of 4 ranks heard, 5 communicators"
+    assert lines[1].endswith("NEVER_LAUNCHED (sure)")
+    table = lines[next(i for i, line in enumerate(lines) if line.startswith("rank")) :]
+    assert [line.split()[0] for line in table] == ["rank", "0", "!1", "2", "3"]
+    assert table[0].split() == ["rank", "process", "default_pg", "dp", "tp"]
+    assert "waits" not in table[2]
+    assert all("waits" in table[place] for place in (1, 3, 4))
+
+
+def test_the_document_has_all(tmp_path: Path) -> None:
+    """Sequences, waits and the hang, for machines."""
+    found, now_ms = hung(tmp_path)
+    document = as_document(found, now_ms)
+    assert document["hangs"]
+    assert document["hang"]["ranks"] == [1]
+    (tensor,) = (
+        one for one in document["ranks"][0]["communicators"] if one["waits_in"] == "all_reduce"
+    )
+    assert tensor["launched"] == tensor["done"] + 1
+    assert tensor["waited_us"] > 4_000_000
+
+
+def test_a_job_that_nobody_heard_of_is_said_to_be_one() -> None:
+    """Nothing in the topics is no job that is well."""
+    lines = list(as_text(JobNow(JobState("job9")), 0))
+    assert lines[1] == "no hang is known"
+    assert "nothing was heard" in lines[2]
