@@ -35,7 +35,8 @@ the cluster. For these read the topics. In the OpenMetrics format counters and h
 exemplars: the latest `fault_id` or `agent_id` that was counted.
 
 Agents expose nothing, as Prometheus' client would take more memory than the whole agent. The
-localizer reads their heartbeats anyway, and exposes their sums.
+localizer reads their heartbeats anyway, and exposes their sums. The collector of training jobs
+logs what it counted once a minute (`collect.counts`).
 """
 
 
