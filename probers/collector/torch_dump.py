@@ -26,6 +26,8 @@ REPEAT_S = 60.0
 # What dumps may take of a processor while the job goes on.
 SHARE = 0.002
 LEAST_S = 2.0
+# And at least so often, or the recorder forgets what no dump holds.
+MOST_S = 6.0
 BASES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 
 
@@ -58,6 +60,9 @@ class Recorder:
         """
         status = self._light()
         if status != self._status:
+            if self._still >= STILL_CHECKS:
+                # It goes on: what it does now is lost if the next dump is as far as in a wait.
+                self._next_dump = min(self._next_dump, now + LEAST_S)
             self._status, self._still, self._still_since = status, 0, now
         else:
             self._still += 1
@@ -80,7 +85,7 @@ class Recorder:
         # A state that was read before the dump: what happened between is in the dump.
         self._dumped = status
         waits = self._still >= STILL_CHECKS
-        self._next_dump = now + (REPEAT_S if waits else max(LEAST_S, took / SHARE))
+        self._next_dump = now + (REPEAT_S if waits else min(MOST_S, max(LEAST_S, took / SHARE)))
 
     def _light(self) -> bytes:
         """Return how far each group came: a few hundred bytes, without any operation."""

@@ -74,6 +74,31 @@ def test_a_job_that_goes_on_is_dumped_seldom(tmp_path: Path) -> None:
     assert 2 <= len(fake.asked) <= 50 / torch_dump.LEAST_S + 1
 
 
+def test_a_job_that_goes_on_after_a_pause_is_dumped_again_soon(tmp_path: Path) -> None:
+    """Or its recorder would forget what no dump holds."""
+    fake = Fake()
+    recorder = fake.recorder(tmp_path)
+    for step in range(8):
+        recorder.check(step / 2)
+    before = len(fake.asked)
+    for step in range(8, 24):
+        fake.launched += 1
+        recorder.check(step / 2)
+    assert len(fake.asked) - before >= 2
+
+
+def test_a_dump_that_was_costly_is_not_the_last_for_long(tmp_path: Path) -> None:
+    """The first is, and the recorder holds so many operations only."""
+    fake = Fake()
+    recorder = fake.recorder(tmp_path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(torch_dump, "SHARE", 1e-9)
+        recorder.check(0.0)
+        fake.launched = 1
+        recorder.check(torch_dump.MOST_S)
+    assert len(fake.asked) == 2
+
+
 def test_it_does_nothing_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script may call it always."""
     for name in torch_dump.BASES:
