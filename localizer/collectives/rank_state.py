@@ -164,6 +164,9 @@ class RankState:
             if ended_at is None and not waits_for_each:
                 ended_at = self.batch.recorded_at
             if ended_at is None and following is not None:
+                if following.record_id != operation.record_id + 1:
+                    # What it launched next was never seen, and may have been launched long before.
+                    continue
                 ended_at = following.launched_at
             if ended_at is None:
                 left.append(operation)

@@ -1,0 +1,43 @@
+"""What is known of a rank whose recorder was not read in time."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from localizer.collectives.rank_state import RankState
+from schemas.records import CollectiveBatch
+from schemas.records.batches import snapshot_of
+from tests.collective_batches import Arrival, Job, arrivals
+
+KEEP = 256
+
+
+def batches(folder: Path) -> list[CollectiveBatch]:
+    """Return the batches of rank 0 of a healthy job."""
+    found: list[Arrival] = arrivals(Job.load("healthy", folder))
+    records: list[Any] = [a.record for a in found]
+    return [r for r in records if isinstance(r, CollectiveBatch) and r.rank == 0]
+
+
+def waits(read: list[CollectiveBatch], lost: set[int]) -> list[tuple[int, int]]:
+    """Return record ids and waits (µs) that are measured if some operations are never seen."""
+    state = RankState(read[0], 1, 1)
+    found = []
+    for number, batch in enumerate(read, start=1):
+        seen = tuple(o for o in snapshot_of(batch, {}).operations if o.record_id not in lost)
+        whole = replace(batch, snapshot=False)
+        found += [(o.record_id, us) for o, us in state.apply_batch(whole, seen, number, KEEP)]
+    return found
+
+
+def test_a_wait_is_not_measured_across_what_was_never_seen(tmp_path: Path) -> None:
+    """The ring was overrun: what comes next was launched long after the operation had ended."""
+    read = batches(tmp_path)
+    every = dict(waits(read, set()))
+    middle = sorted(every)[len(every) // 2]
+    lost = set(range(middle + 1, middle + 20))
+    left = dict(waits(read, lost))
+    assert middle in every
+    assert middle not in left
+    assert left == {number: us for number, us in every.items() if number in left}
+    assert max(left.values()) <= max(every.values())
