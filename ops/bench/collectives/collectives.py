@@ -1,6 +1,7 @@
 """`make bench-collectives`: a real job on the lab of namespaces hangs, and who is right why.
 
-Eight ranks train over gloo. `dumps` lets `job diagnose` judge the dumps of the ranks alone,
+Eight ranks train over gloo. `live` is the whole way: agents and collector, topics, worker, hang
+watcher and localizer, to one fault. `dumps` lets `job diagnose` judge the dumps of the ranks alone,
 again and again. Needs root and a Python that has PyTorch (`make training`).
 """
 
@@ -12,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
-from ops.bench.collectives.listeners import Dumps, Listener, text
+from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.lab.errors import LabUsageError
 from ops.lab.fault_kinds import NETNS_LAB
@@ -20,6 +21,9 @@ from ops.lab.kind import LAB_KINDS, SUITE_SHAPE
 from ops.lab.lab import Lab, LabConfig
 from ops.lab.ranks import JobConfig, job_python
 from ops.lab.suite.suite import pipeline
+from ops.log.watch import Watch
+from ops.running.pipeline import HANGS, LOCALIZER, SKELETON, WORKER
+from schemas import topics
 
 COMMAND: Final = "make bench-collectives"
 RUNS: Final = 5
@@ -33,6 +37,8 @@ NOTES: Final = (
     "no cables. They are read each second, and what three looks in a row show is said.",
     "Healthy stretches hold a checkpoint that all wait for and a pause for evaluation each.",
 )
+# A task id of its own: a collector sees all jobs of a machine.
+SHAPE: Final = replace(SUITE_SHAPE, task_id="hangs")
 # Each stretch of half a minute holds a checkpoint and an evaluation.
 JOB: Final[Mapping[str, int]] = {
     "period_ms": 500, "checkpoint_steps": 20, "checkpoint_ms": 3_000, "evaluation_steps": 15,
@@ -119,16 +125,36 @@ class CauseBench:
 
 
 @contextmanager
+def live_bench(say: Say) -> Iterator[CauseBench]:
+    """Give a lab with a job and agents, and the whole pipeline."""
+    job = JobConfig(python=job_python(None), **JOB)
+    with (
+        pipeline(None, say, processes=(WORKER, SKELETON, LOCALIZER, HANGS)) as started,
+        Watch(started.settings, (topics.FAULT_EVENT,)) as watch,
+    ):
+        config = LabConfig(
+            settings=started.settings, kind=NETNS_LAB, name="collectives", shape=SHAPE, job=job
+        )
+        with Lab(config, say=say) as lab:
+
+            def check() -> None:
+                lab.check()
+                started.group.check()
+
+            yield CauseBench(lab, Faults(watch, SHAPE.task_id), check)
+
+
+@contextmanager
 def dumps_bench(say: Say) -> Iterator[CauseBench]:
     """Give a lab with a job whose dumps are read, without agents or pipeline."""
     job = JobConfig(python=job_python(None), **JOB)
     with pipeline(None, say, processes=()) as started:
         config = LabConfig(
-            settings=started.settings, kind=NETNS_LAB, name="collectives", shape=SUITE_SHAPE,
+            settings=started.settings, kind=NETNS_LAB, name="collectives", shape=SHAPE,
             agents=False, job=job,
         )  # fmt: skip
         with Lab(config, say=say) as lab:
-            listener = Dumps(lab.ranks.dumps, len(SUITE_SHAPE.endpoints))
+            listener = Dumps(lab.ranks.dumps, len(SHAPE.endpoints))
             yield CauseBench(lab, listener, lab.check)
 
 
@@ -196,5 +222,8 @@ def figures(name: str, outcomes: Sequence[Outcome], false: Sequence[int]) -> lis
     return rows
 
 
-PARTS: Final[Parts] = {"dumps": partial(measure, "dumps alone", dumps_bench)}
+PARTS: Final[Parts] = {
+    "live": partial(measure, "live", live_bench),
+    "dumps": partial(measure, "dumps alone", dumps_bench),
+}
 DEFAULT_RUNS: Final[Mapping[str, int]] = {}

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from localizer.collectives.diagnosis import HangClass, diagnose
 from ops.bench.collectives.causes import Said
 from ops.jobs.dumps import DumpsError, read_dumps
+from ops.lab.faults import rank_of
 from ops.log.watch import Watch
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent
@@ -94,8 +95,9 @@ class Faults:
 
     live = True
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: Watch, task_id: str) -> None:
         self._watch = watch
+        self._task_id = task_id
         self._open: set[str] = set()
         self._mine: dict[str, Said] = {}
 
@@ -120,12 +122,11 @@ class Faults:
                 self.take(seen.record)
 
     def take(self, event: FaultEvent) -> None:
-        """Take one transition of a fault."""
-        ranks = getattr(event, "ranks", ())
-        said = Said(
-            event.fault_kind, tuple(sorted(int(r.rpartition("|")[2]) for r in ranks)),
-            event.component_id,
-        )  # fmt: skip
+        """Take one transition of a fault, unless it is of another job of this machine."""
+        if event.tasks and self._task_id not in event.tasks:
+            return
+        ranks = tuple(sorted(rank_of(rank_id) for rank_id in event.ranks))
+        said = Said(event.fault_kind, ranks, event.component_id)
         if event.state is FaultLifecycle.RESOLVED:
             self._open.discard(event.fault_id)
             return
