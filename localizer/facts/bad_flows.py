@@ -11,7 +11,7 @@ from typing import Final
 from localizer.facts.anomalies import LOSSY, Symptom
 from localizer.facts.inputs import Sources
 from localizer.network.traces import UNTRACED, TraceFindings
-from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind
+from schemas.enums import AnomalyFamily, AnomalyKind
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
@@ -259,8 +259,7 @@ class BadFlows:
                 return False
         if family is AnomalyFamily.LOSS:
             return True
-        kinds = sources.anomalies.open(key)
-        if any(ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS for kind in kinds):
+        if key in sources.anomalies.flows_of(AnomalyFamily.LOSS):
             return False
         return not symptom.is_probers
 

@@ -12,7 +12,7 @@ from localizer.facts.anomalies import OpenAnomalies, Symptom
 from localizer.facts.inputs import Sources
 from localizer.inference.pooled_latency import find_slow
 from localizer.network.flow_index import FlowIndex, RemainingFlows
-from schemas.enums import ANOMALY_FAMILY, AnomalyFamily, AnomalyKind
+from schemas.enums import AnomalyFamily, AnomalyKind
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
@@ -77,16 +77,11 @@ def late_now(
 ) -> dict[FlowId, tuple[Symptom, tuple[str, ...]]]:
     """Return the late 5-tuples that the network may be responsible for, and what they cross."""
     left = sources.roster.has_left
+    # The round trips of probes that are not lost say little about latency.
+    lossy = sources.anomalies.flows_of(AnomalyFamily.LOSS)
     found = {}
     for key, symptoms in board.by_family(AnomalyFamily.LATENCY):
-        kinds = sources.anomalies.open(key)
-        if (
-            symptoms[0].is_probers
-            or left(key[0])
-            or left(key[1])
-            # The round trips of those that are not lost say little about latency.
-            or any(ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS for kind in kinds)
-        ):
+        if key in lossy or symptoms[0].is_probers or left(key[0]) or left(key[1]):
             continue
         path = sources.paths.path(key, symptoms[0].onset_ns)
         found[key] = symptoms[0], tuple(path.components)

@@ -305,7 +305,10 @@ class Detector(ABC):
 
     def _update(self, anomaly: OpenAnomaly, evidence: Evidence) -> OpenAnomaly:
         """Change what the next records say."""
-        changed = self.open[anomaly.key] = replace(anomaly, evidence=evidence)
+        if evidence is anomaly.evidence:
+            return anomaly
+        changed = OpenAnomaly(key=anomaly.key, onset_at=anomaly.onset_at, evidence=evidence)
+        self.open[anomaly.key] = changed
         return changed
 
     def _end(
