@@ -1,6 +1,7 @@
 """Finds the dumps of a job's ranks in a folder, whatever their files are called."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,13 +14,14 @@ from probers.collectives.flight_recorder import (
     NoDumpError,
     read_dump,
 )
+from probers.collector.dumps import ALIVE
 from schemas.process.files import read_file
 from schemas.records import CollectiveSnapshot
 
 # A job has a file a rank; more is the wrong folder.
 MAX_FILES: Final = 200_000
 # What `probers/collector/torch_dump.py` puts beside a dump, and one that it has not finished.
-BESIDE: Final = (".alive", ".tmp")
+BESIDE: Final = (ALIVE, ".tmp")
 # A rank so many times the number of dumps is more often a time or a host in the files' names.
 FAR: Final = 10
 
@@ -111,15 +113,17 @@ def _read(path: Path, name: str) -> Dump:
         written_ns = path.stat().st_mtime_ns
     except OSError as error:
         raise DumpError(error.strerror or "cannot be read") from error
+    with suppress(OSError):
+        # Nothing happened until then that the dump does not hold.
+        written_ns = max(written_ns, path.with_name(path.name + ALIVE).stat().st_mtime_ns)
     return read_dump(content, name, taken_at=written_ns // 1000)
 
 
 def _files(folder: Path) -> Iterator[Path]:
     """Return the regular files of a folder, those of folders in it too, by name."""
     try:
-        paths = sorted(
-            path for path in folder.rglob("*") if path.suffix not in BESIDE and path.is_file()
-        )
+        found = (path for path in folder.rglob("*") if path.suffix not in BESIDE)
+        paths = sorted(path for path in found if path.is_file())
     except OSError as error:
         raise DumpsError(f"{folder}: {error.strerror}") from error
     if len(paths) > MAX_FILES:

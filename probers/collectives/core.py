@@ -240,7 +240,9 @@ class Collector:
             reason = f"no dump for {age_us // US_PER_S} s" if age_us > STALE_US else None
         return CollectiveSnapshot(
             rank=known.job.rank, source="", library=changes.library, version=changes.version,
-            taken_at=known.recorded_at, taken_at_missing_reason=reason,
+            # A dump may have been written during this look.
+            taken_at=None if known.recorded_at is None else min(known.recorded_at, now_us),
+            taken_at_missing_reason=reason,
             dropped_before=changes.dropped_before, communicators=changes.communicators,
             operations=(),
         )  # fmt: skip

@@ -54,6 +54,10 @@ Shapes = tuple[tuple[int, ...], ...]
 _PICKLE_BEGIN: Final = b"\x80"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _STATES: Final = {state.value.lower(): state for state in CollectiveState}
+# As PyTorch writes JSON, without spaces.
+_ENTRIES: Final = b'"entries":['
+_BETWEEN: Final = b"},{"
+_RECORD_IDS: Final = re.compile(rb'"record_id":(\d{1,18})')
 _PEERS: Final = re.compile(r"(send|recv) (\d{1,7})(->|<-)(\d{1,7})")
 _LAST_NUMBER: Final = re.compile(r"(\d+)$")
 _RANK_NUMBER: Final = re.compile(r"rank[_-]?(\d+)", re.IGNORECASE)
@@ -120,7 +124,7 @@ def read_dump(
     DumpError
         If it is damaged, larger than the limits above, or its rank cannot be told.
     """
-    document = _document(content)
+    before, document = _newest(content, skip) or ([], _document(content))
     if "version" not in document and "entries" not in document:
         raise NoDumpError("no dump of the Flight Recorder: neither version nor entries")
     warnings: list[str] = []
@@ -130,13 +134,15 @@ def read_dump(
     entries = _list(document.get("entries", []), "entries", MAX_OPERATIONS)
     frames: dict[int, str] = {}
     signatures = _Signatures(by_text=not content.startswith(_PICKLE_BEGIN))
-    records = [_record_id(entry) for entry in entries]
+    records = before + [_record_id(entry) for entry in entries]
     if skip is not None:
+        launches = _LAUNCH.encode() in content
         # The last one tells the library.
+        numbered = zip(entries, records[len(before) :], strict=True)
         entries = [
             entry
-            for entry, number in zip(entries, records, strict=True)
-            if not skip(number) or entry is entries[-1] or _is_launch(entry)
+            for entry, number in numbered
+            if not skip(number) or entry is entries[-1] or (launches and _is_launch(entry))
         ]
     operations, total = [], 0
     libraries_seen, described = set[str](), dict[str, str]()
@@ -171,6 +177,38 @@ def read_dump(
         tuple(warnings),
         max(records, default=-1),
     )  # fmt: skip
+
+
+def _newest(
+    content: bytes, skip: Callable[[int], bool] | None
+) -> tuple[list[int], Mapping[Any, Any]] | None:
+    """Return JSON without the operations before the first that is wanted, and their numbers.
+
+    Most of a ring that is read again is known: to find where the rest begins takes a twentieth of
+    the time that it takes to read it. None: it has to be read as a whole, since it is no JSON as
+    PyTorch writes it, holds coalesced launches, or nothing in it is known.
+    """
+    begin = content.find(_ENTRIES)
+    if skip is None or begin < 0 or not content.startswith(b"{") or _LAUNCH.encode() in content:
+        return None
+    found = [(int(match[1]), match.end()) for match in _RECORD_IDS.finditer(content, begin)]
+    # The last one tells the library.
+    wanted = (place for place, (number, _) in enumerate(found) if not skip(number))
+    first = next(wanted, len(found) - 1)
+    cut = content.find(_BETWEEN, found[first - 1][1]) if first > 0 else -1
+    if cut < 0:
+        return None
+    rest = content[: begin + len(_ENTRIES)] + content[cut + 2 :]
+    try:
+        document = _document(rest)
+        entries = _list(document["entries"], "entries", MAX_OPERATIONS)
+        numbers = [_record_id(entry) for entry in entries]
+    except (DumpError, KeyError):
+        return None
+    # A text of the job may look like the end of an entry.
+    if numbers != [number for number, _ in found[first:]]:
+        return None
+    return [number for number, _ in found[:first]], document
 
 
 def _document(content: bytes) -> Mapping[Any, Any]:

@@ -1,13 +1,14 @@
 """Folders of dumps: of one job, of several, with other files and damaged ones among them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from ops.jobs.dumps import DumpsError, read_dumps
 from probers.collectives.flight_recorder import Dump, read_dump
-from tests.flight_recorder import MESH, WORLD, Rank, job
+from tests.flight_recorder import BEGIN_NS, MESH, WORLD, Rank, job
 
 
 def write(folder: Path, ranks: list[Rank], form: str = "host{host}_fr_{rank}") -> None:
@@ -56,6 +57,19 @@ def test_what_cannot_be_used_is_told_and_the_rest_is_used(tmp_path: Path) -> Non
     assert {s.rank for s in found.snapshots} == {0, 1, 2}
     assert list(found.left_out) == ["train.log"]
     assert found.damaged == {"host18_fr_3": "the pickle is cut short"}
+
+
+def test_a_dump_holds_as_long_as_the_file_beside_it_is_touched(tmp_path: Path) -> None:
+    """As the training script's helper does; that file is no dump that was left out."""
+    write(tmp_path, job(), "rank_{rank}")
+    os.utime(tmp_path / "rank_0", (1, BEGIN_NS // 10**9 + 10))
+    alive = tmp_path / "rank_0.alive"
+    alive.write_text("alive\n")
+    os.utime(alive, (1, BEGIN_NS // 10**9 + 60))
+    found = read_dumps(tmp_path)
+    assert not found.left_out
+    taken = {s.rank: s.taken_at for s in found.snapshots}
+    assert taken[0] == BEGIN_NS // 1_000 + 60 * 10**6
 
 
 def test_what_a_reader_should_know_bears_the_file_s_name(tmp_path: Path) -> None:
