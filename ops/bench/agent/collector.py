@@ -1,6 +1,7 @@
 """`python -m ops.bench.agent.collector`: what the collector costs a host with eight ranks.
 
-The ranks are stand-ins (`ops/bench/agent/recording_rank.py`), the broker is real.
+The ranks are stand-ins (`ops/bench/agent/recording_rank.py`), the broker is real. The collector
+sees all ranks of the machine: where others run, `unshare --pid --fork --mount-proc` hides them.
 """
 
 import argparse
