@@ -8,6 +8,7 @@ from typing import Final
 from localizer.collectives.diagnosis import Finding
 from localizer.collectives.hang_causes import Cause
 from localizer.collectives.job_state import JobState, Overdue, endpoints_of
+from localizer.collectives.pace import STRETCH_NS
 from localizer.collectives.ranges import rank_text
 from schemas.enums import Certainty, FaultLifecycle, HangClass
 from schemas.records import Hang, StuckFlow
@@ -22,6 +23,8 @@ MAX_STEPS: Final = 16
 MAX_FLOWS: Final = 64
 MAX_TEXT: Final = 1_000
 SHOWN_STACKS: Final = 4
+# Stands for the communicator in the id of what is slow.
+SLOW: Final = "slow"
 
 
 def hang_id(
@@ -103,6 +106,37 @@ def hang_of(cluster: str, job: JobState, seen: Seen, now_ns: int) -> Hang:
         summary=_summary(job.task_id, finding, cause)[:MAX_TEXT],
         evidence=tuple(text[:MAX_TEXT] for text in evidence[:MAX_EVIDENCE]),
         next_steps=tuple(text[:MAX_TEXT] for text in cause.next_steps[:MAX_STEPS]),
+        producer_version=VERSION,
+    )
+
+
+def slow_hang_of(cluster: str, job: JobState, cause: Cause, now_ns: int) -> Hang:
+    """Return the first transition of a job that is slow: it waits in no one operation."""
+    lasts_ns = len(job.pace.low) * STRETCH_NS
+    who = rank_text(cause.ranks)
+    what = SUMMARIES[cause.hang_class].format(who=who)
+    if cause.hang_class is HangClass.NETWORK:
+        what = f"the network: what goes to and from {who} waits to be sent"
+    waiting = tuple(rank for rank in sorted(job.ranks) if rank not in cause.ranks)
+    pace = f"the job goes at {job.pace.share():.0%} of its usual pace"
+    return Hang(
+        cluster=cluster,
+        hang_id=hang_id(cluster, job.task_id, SLOW, now_ns // STRETCH_NS, job.attempt),
+        task_id=job.task_id,
+        seq=1,
+        state=FaultLifecycle.OPEN,
+        event_at=ns_to_us(now_ns),
+        onset_at=ns_to_us(now_ns - lasts_ns),
+        hang_class=cause.hang_class,
+        certainty=cause.certainty,
+        ranks=cause.ranks,
+        waiting_ranks=waiting[:MAX_RANKS],
+        endpoint_ids=endpoints_of(job.ranks, cause.ranks)[:MAX_ENDPOINTS],
+        stuck_flows=(),
+        waited_ns=lasts_ns,
+        summary=f"{job.task_id} is slow: {what}"[:MAX_TEXT],
+        evidence=(pace, *cause.evidence)[:MAX_EVIDENCE],
+        next_steps=cause.next_steps[:MAX_STEPS],
         producer_version=VERSION,
     )
 

@@ -13,8 +13,16 @@ from typing import Final
 from localizer.collectives import diagnosis
 from localizer.collectives.diagnosis import diagnose
 from localizer.collectives.hang_causes import cause_of
-from localizer.collectives.hang_record import Seen, followed, hang_of, resolved
+from localizer.collectives.hang_record import (
+    Seen,
+    followed,
+    hang_of,
+    resolved,
+    slow_hang_of,
+)
 from localizer.collectives.job_state import JobState, Overdue
+from localizer.collectives.pace import LEAST_KNOWN
+from localizer.collectives.slow_causes import slow_cause
 from schemas.enums import FaultLifecycle
 from schemas.ids import STATE_SEPARATOR
 from schemas.records import CollectiveBatch, CollectiveOp, Communicator, Hang, SocketBatch
@@ -170,23 +178,32 @@ class HangWatch:
 
     def _decide(self, watched: _Watched, now_ns: int) -> Hang | None:
         job, hang = watched.job, watched.hang
+        job.pace.observe(job.ranks, now_ns)
         overdue = job.overdue(now_ns)
         known = watched.open_hang
         if known is not None and (why := _why_over(watched, known, overdue, now_ns)) is not None:
             return resolved(known, now_ns, why)
         again_ns = AGAIN_LARGE_NS if len(job.ranks) > LARGE else AGAIN_NS
         early = now_ns - watched.looked_ns < again_ns
-        if not overdue or early or not _is_read_since(job, overdue, now_ns):
+        due = _is_read_since(job, overdue, now_ns) if overdue else known is None and job.pace.slow
+        if early or not due:
             return None
         watched.looked_ns = now_ns
-        found = self._analyse(job, overdue, now_ns)
+        found = self._analyse(job, overdue, now_ns) if overdue else self._slow(job, now_ns)
         if found is None:
             return None
         soon = hang is not None and now_ns - us_to_ns(hang.event_at) <= RETURN_NS
-        if hang is not None and (known is not None or (soon and watched.attempt == job.attempt)):
+        alike = hang is not None and (hang.communicator is None) == (found.communicator is None)
+        again = soon and watched.attempt == job.attempt
+        if hang is not None and alike and (known is not None or again):
             return followed(hang, found)
         watched.attempt = job.attempt
         return found
+
+    def _slow(self, job: JobState, now_ns: int) -> Hang | None:
+        """Return what is to be told of a job that goes on more slowly than it ever did."""
+        cause = slow_cause(job)
+        return None if cause is None else slow_hang_of(self._cluster, job, cause, now_ns)
 
     def _analyse(self, job: JobState, overdue: list[Overdue], now_ns: int) -> Hang | None:
         found = diagnose(job.snapshots(), world_size=job.world_size)
@@ -214,6 +231,12 @@ def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int
         return "nothing is heard of the job any more"
     if watched.attempt not in {None, job.attempt}:
         return "the job was started anew"
+    if hang.communicator is None:
+        # It was slow: one that stops now has another hang.
+        if overdue:
+            return "the job has stopped"
+        slow = job.pace.slow or len(job.pace.known) < LEAST_KNOWN
+        return None if slow else "the job is no slower than it was in its slowest moments"
     # A process that starts again has read nothing of the job yet.
     waited = [job.ranks[rank] for rank in hang.waiting_ranks if rank in job.ranks]
     heard = any(

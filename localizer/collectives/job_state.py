@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from localizer.collectives.groups import WORLD
+from localizer.collectives.pace import Pace
 from localizer.collectives.rank_state import RankState
 from localizer.collectives.sockets import SocketState
 from localizer.collectives.usual_waits import UsualWaits, limit_of, patience
@@ -67,6 +68,8 @@ class JobState:
         When the last record of any rank reached the broker.
     hung
         While it hangs: what ends then tells nothing of what is usual.
+    pace
+        How fast it goes on.
     """
 
     task_id: str
@@ -79,6 +82,7 @@ class JobState:
     heard_ns: int = 0
     refused: int = 0
     hung: bool = False
+    pace: Pace = field(default_factory=Pace)
 
     def apply_batch(
         self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int

@@ -48,6 +48,8 @@ class RankState:
         Record id of each operation that waits -> when the broker first had it.
     refused
         Operations beyond the bound.
+    newest
+        Record id of the last operation that it launched.
     """
 
     batch: CollectiveBatch
@@ -57,6 +59,7 @@ class RankState:
     pending: dict[int, int] = field(default_factory=dict)
     refused: int = 0
     forgot: bool = False
+    newest: int = -1
     _finished: dict[str, deque[int]] = field(default_factory=dict)
     _unmeasured: list[CollectiveOp] = field(default_factory=list)
     _cpu: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=CPU_READINGS))
@@ -125,6 +128,7 @@ class RankState:
             self.refused += 1
             return
         self.operations[number] = operation
+        self.newest = max(self.newest, number)
         if not is_finished(operation):
             self.pending.setdefault(number, arrived_ns)
             return

@@ -43,13 +43,14 @@ class SocketState:
     """The sockets of a rank, and since when each has moved nothing.
 
     `still_ns` and `unread_ns` are times of arrival: since when the acknowledged and the received
-    bytes of a socket are the same.
+    bytes of a socket are the same; `queued_ns`: since when some always waited to be sent.
     """
 
     batch: SocketBatch
     arrived_ns: int
     still_ns: dict[Ends, int] = field(default_factory=dict)
     unread_ns: dict[Ends, int] = field(default_factory=dict)
+    queued_ns: dict[Ends, int] = field(default_factory=dict)
     _before: dict[Ends, RankSocket] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,7 +60,7 @@ class SocketState:
     def apply_batch(self, batch: SocketBatch, arrived_ns: int) -> None:
         """Apply a later batch of the rank."""
         self.batch, self.arrived_ns = batch, arrived_ns
-        still, unread, now = {}, {}, {}
+        still, unread, queued, now = {}, {}, {}, {}
         for socket in batch.sockets:
             ends = ends_of(socket)
             before = self._before.get(ends)
@@ -68,8 +69,11 @@ class SocketState:
             same = before is not None and before.received_bytes == socket.received_bytes
             same &= bool(socket.unread_bytes)
             unread[ends] = self.unread_ns.get(ends, arrived_ns) if same else arrived_ns
+            waits = before is not None and before.queued_bytes and socket.queued_bytes
+            queued[ends] = self.queued_ns.get(ends, arrived_ns) if waits else arrived_ns
             now[ends] = socket
-        self.still_ns, self.unread_ns, self._before = still, unread, now
+        self.still_ns, self.unread_ns, self.queued_ns = still, unread, queued
+        self._before = now
 
     @property
     def known(self) -> bool:
@@ -129,6 +133,28 @@ def stuck_flows(states: Mapping[int, SocketState], ranks: Iterable[int]) -> list
                 place = f"{socket.peer_address}:{socket.peer_port}"
                 found.append(Stuck(rank, peer, socket.unacked_bytes, stalled_ns, repeats, place))
     return sorted(found, key=lambda s: (-s.stalled_ns, s))
+
+
+def queued_flows(states: Mapping[int, SocketState]) -> list[Stuck]:
+    """Return the sockets in which bytes have waited to be sent for two readings, most first.
+
+    `unacked_bytes` of each are then those that wait, `stalled_ns` how long there are some.
+    """
+    owners = _owners(states)
+    found = []
+    for rank, state in states.items():
+        for socket in state.batch.sockets:
+            ends = ends_of(socket)
+            waited_ns = state.arrived_ns - state.queued_ns[ends]
+            if not socket.queued_bytes or waited_ns < STUCK_NS:
+                continue
+            peer = socket.peer_rank
+            if peer is None:
+                peer = _peer(ends, owners, state.batch.host_id)
+            if peer is not None:
+                place = f"{socket.peer_address}:{socket.peer_port}"
+                found.append(Stuck(rank, peer, socket.queued_bytes, waited_ns, False, place))
+    return sorted(found, key=lambda s: (-s.unacked_bytes, s))
 
 
 def common_ranks(flows: Iterable[Stuck]) -> tuple[int, ...]:

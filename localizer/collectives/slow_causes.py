@@ -1,0 +1,67 @@
+"""Who holds a job up that is slow and does not stop: a rank that computes, or the way to one."""
+
+from dataclasses import replace
+from typing import Final
+
+from localizer.collectives.groups import line_up
+from localizer.collectives.hang_causes import LOOK_AT_NETWORK, Cause
+from localizer.collectives.job_state import JobState
+from localizer.collectives.slow_ranks import STRETCHES, find_slow_rank
+from localizer.collectives.sockets import common_ranks, queued_flows
+from schemas.enums import Certainty, HangClass
+
+SHOWN_FLOWS: Final = 8
+LOOK_AT_RANK: Final = (
+    "py-spy record --pid PID of that rank: what does it do between its operations?",
+    "clocks and heat of its CPU and GPU, its memory, its data loading, beside another host's",
+)
+
+
+def slow_cause(job: JobState) -> Cause | None:
+    """Return who holds the others up; None: nobody is seen to."""
+    return _straggler(job) or _slow_way(job)
+
+
+def _straggler(job: JobState) -> Cause | None:
+    """Return the rank that works longest again and again since the job is slow."""
+    since = job.pace.since
+    snapshots = [
+        replace(s, operations=tuple(o for o in s.operations if o.record_id > since[s.rank]))
+        for s in job.snapshots()
+        if s.rank in since
+    ]
+    ranks = [s.rank for s in snapshots]
+    found = find_slow_rank(snapshots, line_up(snapshots, ranks))
+    if found is None:
+        return None
+    evidence = (
+        f"between its operations rank {found.rank} works longer than others by {found.share:.0%} "
+        f"of the time, and by far longest in {found.stretches} of {STRETCHES} stretches"
+    )
+    return Cause(
+        hang_class=HangClass.COMPUTE_STRAGGLER, certainty=Certainty.LIKELY, ranks=(found.rank,),
+        evidence=(evidence,), next_steps=LOOK_AT_RANK,
+    )  # fmt: skip
+
+
+def _slow_way(job: JobState) -> Cause | None:
+    """Return the one rank to or from which all that waits to be sent goes."""
+    flows = queued_flows(job.sockets)
+    ranks = common_ranks(flows)
+    if len(flows) < 2 or len(ranks) != 1:
+        return None
+    (rank,) = ranks
+    sockets = job.sockets.get(rank)
+    unread = 0 if sockets is None else sockets.unread_bytes()
+    evidence = [
+        f"rank {f.src_rank} → rank {f.dst_rank}: {f.unacked_bytes:,} bytes wait to be sent"
+        for f in flows[:SHOWN_FLOWS]
+    ]
+    hang_class = HangClass.NETWORK
+    if unread:
+        hang_class = HangClass.SLOW_RECEIVER
+        evidence.append(f"{unread:,} bytes lie unread at rank {rank}")
+    return Cause(
+        hang_class=hang_class, certainty=Certainty.LIKELY, ranks=ranks, evidence=tuple(evidence),
+        next_steps=LOOK_AT_RANK if unread else LOOK_AT_NETWORK, flows=tuple(flows),
+    )  # fmt: skip
