@@ -51,10 +51,15 @@ def age_of(waits: Sequence[Wait], snapshots: dict[int, CollectiveSnapshot]) -> A
     """Return the age of the longest wait, each measured by the waiting rank's own clock."""
     # A rank waits in one operation for many.
     told = {(wait.waiter, wait.operation.record_id): wait for wait in waits}
-    ages = [_age(snapshots[wait.waiter], wait.operation) for wait in told.values()]
-    timed_out = any(age.timed_out for age in ages)
-    longest = max(ages, key=lambda age: (age.waited is not None, age.waited or 0, -age.rank))
-    return Age(longest.rank, longest.since, longest.waited, longest.longest_before, timed_out)
+    waited = [
+        (_waited(snapshots[wait.waiter], wait.operation), wait.waiter, wait.operation)
+        for wait in told.values()
+    ]
+    longest, rank, operation = max(waited, key=lambda w: (w[0] is not None, w[0] or 0, -w[1]))
+    # What was usual before is asked of one rank alone: of ten thousand that wait it takes long.
+    before = _longest_gap(snapshots[rank], operation)
+    timed_out = any(_timed_out(o) for _, _, o in waited)
+    return Age(rank, operation.launched_at, longest, before, timed_out)
 
 
 def idle_age(snapshot: CollectiveSnapshot) -> Age:
@@ -70,18 +75,20 @@ def idle_age(snapshot: CollectiveSnapshot) -> Age:
     )
 
 
-def _age(snapshot: CollectiveSnapshot, operation: CollectiveOp) -> Age:
-    timed_out = operation.retired is True and not is_finished(operation)
-    waited = None
-    if snapshot.taken_at is not None and operation.launched_at is not None:
-        waited = snapshot.taken_at - operation.launched_at
-        limit = operation.timeout_ms
-        if limit and waited > limit * MS_US and not operation.retired:
-            # It would have been given up: the file has the time at which it was copied.
-            waited = None
-    return Age(
-        snapshot.rank, operation.launched_at, waited, _longest_gap(snapshot, operation), timed_out
-    )
+def _timed_out(operation: CollectiveOp) -> bool:
+    return operation.retired is True and not is_finished(operation)
+
+
+def _waited(snapshot: CollectiveSnapshot, operation: CollectiveOp) -> int | None:
+    """Return how long an operation has waited, in microseconds; None: not known."""
+    if snapshot.taken_at is None or operation.launched_at is None:
+        return None
+    waited = snapshot.taken_at - operation.launched_at
+    limit = operation.timeout_ms
+    if limit and waited > limit * MS_US and not operation.retired:
+        # It would have been given up: the file has the time at which it was copied.
+        return None
+    return waited
 
 
 def _longest_gap(snapshot: CollectiveSnapshot, until: CollectiveOp | None) -> int | None:

@@ -240,7 +240,8 @@ class RankState:
         `views` are the job's communicators by name.
         """
         operations = tuple(self.operations[n] for n in sorted(self.operations))
-        own = sorted({o.communicator for o in operations})
+        waits = (self.operations[n].communicator for n in self.pending)
+        own = sorted({*self._finished, *waits})
         dropped = self.batch.dropped_before
         if self.forgot and operations:
             dropped = max(dropped, operations[0].record_id)
