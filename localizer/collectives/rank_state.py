@@ -29,6 +29,8 @@ MAX_PENDING: Final = 4_096
 # What a process does that works: half of a core. A rank that waits in gloo uses next to nothing;
 # what writes its dumps uses some hundredths.
 BUSY_SHARE: Final = 0.5
+# An iteration has some hundred operations of a rank.
+MOST_COLD: Final = 1_000
 ENDED: Final = frozenset({ProcessState.GONE, ProcessState.ZOMBIE})
 
 
@@ -64,10 +66,11 @@ class RankState:
     _unmeasured: list[CollectiveOp] = field(default_factory=list)
     _cpu: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=CPU_READINGS))
     _most_pending: int = 0
-    # Of the first iteration, in which connections are made: its first operation, whether another
-    # one came since, and whether it is over.
-    _first: tuple[object, ...] | None = None
-    _other: bool = False
+    # Of the first iteration, in which connections are made: the kinds of its operations, how many
+    # came, how many when the newest kind came, and whether it is over.
+    _kinds: set[tuple[object, ...]] = field(default_factory=set)
+    _came: int = 0
+    _came_new: int = 0
     _warm: bool = False
 
     @property
@@ -140,12 +143,21 @@ class RankState:
             self._unmeasured.append(operation)
 
     def _is_warm(self, operation: CollectiveOp) -> bool:
-        """Return whether the rank is beyond its first iteration: an operation comes again."""
+        """Return whether the rank is beyond its first iteration.
+
+        Its first operation may never come again, as a barrier at the start. So it is over once as
+        many operations have brought no new kind as came until the newest; with sizes that always
+        change, after a thousand.
+        """
         if not self._warm:
             kind = (operation.communicator, operation.operation, operation.input_sizes)
-            self._first = self._first or kind
-            self._warm = self._other and kind == self._first
-            self._other |= kind != self._first
+            self._came += 1
+            if kind not in self._kinds:
+                self._kinds.add(kind)
+                self._came_new = self._came
+            self._warm = self._came > 2 * self._came_new or self._came > MOST_COLD
+            if self._warm:
+                self._kinds.clear()
         return self._warm
 
     def _measured(self) -> Iterator[tuple[CollectiveOp, int]]:

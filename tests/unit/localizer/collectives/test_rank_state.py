@@ -41,3 +41,17 @@ def test_a_wait_is_not_measured_across_what_was_never_seen(tmp_path: Path) -> No
     assert middle not in left
     assert left == {number: us for number, us in every.items() if number in left}
     assert max(left.values()) <= max(every.values())
+
+
+def test_an_operation_of_the_start_need_not_come_again(tmp_path: Path) -> None:
+    """A barrier before the first iteration: the iterations are measured all the same."""
+    read = batches(tmp_path)
+    every = waits(read, set())
+    state = RankState(read[0], 1, 1)
+    found = []
+    for number, batch in enumerate(read, start=1):
+        seen = snapshot_of(batch, {}).operations
+        seen = tuple(replace(o, operation="barrier") if o.record_id == 0 else o for o in seen)
+        found += list(state.apply_batch(replace(batch, snapshot=False), seen, number, KEEP))
+    assert every
+    assert len(found) >= len(every) // 2
