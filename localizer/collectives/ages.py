@@ -13,6 +13,9 @@ MS_US: Final = 1_000
 # Waits scatter: what is within half as much again as the longest before is not unusual. Of many
 # waits without a fault the longest so far is the longest again once in as many.
 UNUSUAL: Final = 1.5
+# Between two launches that follow each other there is at most the record of a coalesced one; more
+# is what the ring lost, and took as long as it took.
+NEXT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +97,19 @@ def _waited(snapshot: CollectiveSnapshot, operation: CollectiveOp) -> int | None
 def _longest_gap(snapshot: CollectiveSnapshot, until: CollectiveOp | None) -> int | None:
     """Return the longest time between two launches of a rank, those from `until` on left out."""
     warm = _warm_up(snapshot)
-    times = [
-        o.launched_at
+    known = [
+        (o.record_id, o.launched_at)
         for o in snapshot.operations[warm:]
         if o.launched_at is not None and (until is None or o.record_id <= until.record_id)
     ]
-    return max((after - before for before, after in pairwise(times)), default=None)
+    return max(
+        (
+            after - before
+            for (earlier, before), (later, after) in pairwise(known)
+            if later - earlier <= NEXT
+        ),
+        default=None,
+    )
 
 
 def _warm_up(snapshot: CollectiveSnapshot) -> int:
