@@ -261,28 +261,28 @@ KINDS: Final[dict[str, FaultKind]] = {
             example="agent-drain agent-h0",
         ),
         FaultKind(
-            name="rank-stop", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,),
+            name="rank-stop", layer=Layer.JOB, target=RANK, labs=(NETNS_LAB,),
             doc="The process of a rank is stopped by SIGSTOP; healing continues it.",
             example="rank-stop 3",
         ),
         FaultKind(
-            name="rank-stall", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,),
+            name="rank-stall", layer=Layer.JOB, target=RANK, labs=(NETNS_LAB,),
             doc="A rank hangs in Python, and never launches its next collective.",
             example="rank-stall 3",
         ),
         FaultKind(
-            name="rank-slow", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,),
+            name="rank-slow", layer=Layer.JOB, target=RANK, labs=(NETNS_LAB,),
             params=(_ms("longer in each iteration", 300.0),),
             doc="A rank computes longer than the others.",
             example="rank-slow 3 --ms 300",
         ),
         FaultKind(
-            name="rank-desync", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,), params=(HOW,),
+            name="rank-desync", layer=Layer.JOB, target=RANK, labs=(NETNS_LAB,), params=(HOW,),
             doc="A rank reduces other gradients than its peers; healing restarts the job.",
             example="rank-desync 3 --how order",
         ),
         FaultKind(
-            name="rank-exit", layer=Layer.HOST, target=RANK, labs=(NETNS_LAB,),
+            name="rank-exit", layer=Layer.JOB, target=RANK, labs=(NETNS_LAB,),
             doc="The process of a rank ends; healing restarts the job.",
             example="rank-exit 3",
         ),

@@ -59,6 +59,8 @@ from schemas.process.eventlog import EventLog
 FABRIC: Final = "fabric"
 COLLECTOR: Final = "collector"
 FABRIC_TIMEOUT_S: Final = 20.0
+# Faults of processes, which this one puts in; the others are the fabric's.
+PROCESSES: Final = frozenset({Layer.HOST, Layer.JOB})
 KAFKA_FILE: Final = "kafka.toml"
 
 
@@ -304,7 +306,7 @@ class Lab:
         """
         spec = check_fault(kind, target, params, self.shape, self.kind.name)
         fault_id = f"f{self._numbered + 1}"
-        if spec.layer is Layer.HOST:
+        if spec.layer in PROCESSES:
             self._hurt(spec)
             truth = self._told("inject", fault_id, spec)
         else:
@@ -372,7 +374,7 @@ class Lab:
         return healed
 
     def _heal(self, fault: ActiveFault) -> Truth:
-        if fault.spec.layer is Layer.HOST:
+        if fault.spec.layer in PROCESSES:
             if fault.spec.kind == STALE and self._keys is not None:
                 self._keys.mend(fault.spec.target)
             elif fault.spec.kind == TASK_END and self._task is not None:
