@@ -161,7 +161,7 @@ SUMMARIES: Final = {
     HangClass.NEVER_LAUNCHED: "{who} has not launched it",
     HangClass.DESYNCHRONISED: "{who} does something else than the others",
     HangClass.RANK_MISSING: "{who} is gone",
-    HangClass.COMPUTE_STRAGGLER: "{who} computes longer than the others",
+    HangClass.SLOW_COMPUTE: "{who} computes longer than the others",
     HangClass.SLOW_SENDER: "{who} sends slowly",
     HangClass.SLOW_RECEIVER: "{who} receives slowly",
 }

@@ -39,7 +39,7 @@ def _straggler(job: JobState) -> Cause | None:
         f"of the time, and by far longest in {found.stretches} of {STRETCHES} stretches"
     )
     return Cause(
-        hang_class=HangClass.COMPUTE_STRAGGLER, certainty=Certainty.LIKELY, ranks=(found.rank,),
+        hang_class=HangClass.SLOW_COMPUTE, certainty=Certainty.LIKELY, ranks=(found.rank,),
         evidence=(evidence,), next_steps=LOOK_AT_RANK,
     )  # fmt: skip
 

@@ -42,7 +42,7 @@ KIND_OF: Final = {
     HangClass.NEVER_LAUNCHED: "rank_never_launched",
     HangClass.DESYNCHRONISED: "rank_desynchronised",
     HangClass.RANK_MISSING: "rank_missing",
-    HangClass.COMPUTE_STRAGGLER: "rank_slow",
+    HangClass.SLOW_COMPUTE: "rank_slow",
     HangClass.SLOW_SENDER: "rank_slow",
     HangClass.SLOW_RECEIVER: "rank_slow",
 }

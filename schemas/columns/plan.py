@@ -24,7 +24,7 @@ from schemas.avro import SchemaVersion
 
 # No schema of the contract needs more. The interpreter compares a position with the message's end
 # once per record or item, so that this bounds how far it reads behind the end.
-MAX_INSTRUCTIONS: Final = 64
+MAX_INSTRUCTIONS: Final = 128
 NO_COLUMN: Final = -1
 # The symbol whose value stands for all symbols that a table does not know: the schemas' default.
 UNKNOWN_SYMBOL: Final = "UNKNOWN"

@@ -114,7 +114,7 @@ def test_a_hang_without_a_fault_of_the_network_waits_five_seconds() -> None:
         (HangClass.NEVER_LAUNCHED, "rank_never_launched"),
         (HangClass.DESYNCHRONISED, "rank_desynchronised"),
         (HangClass.RANK_MISSING, "rank_missing"),
-        (HangClass.COMPUTE_STRAGGLER, "rank_slow"),
+        (HangClass.SLOW_COMPUTE, "rank_slow"),
     ],
 )
 def test_a_hang_that_a_rank_caused_is_a_fault_of_the_job(hang_class: HangClass, kind: str) -> None:

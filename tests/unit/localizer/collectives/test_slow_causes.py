@@ -94,7 +94,7 @@ def _sockets(rank: int, now: int, sockets: Mapping[int, tuple[RankSocket, ...]])
 def test_a_rank_that_computes_longer_is_named_and_the_end_is_told() -> None:
     """The others wait for it again and again."""
     opened, over = run(work_us={1: 600_000})
-    assert (opened.hang_class, opened.ranks) == (HangClass.COMPUTE_STRAGGLER, (1,))
+    assert (opened.hang_class, opened.ranks) == (HangClass.SLOW_COMPUTE, (1,))
     assert opened.waiting_ranks == (0, 2, 3)
     assert opened.event_at - BEGIN_US < (90 + 30) * 1_000_000
     assert over.state is FaultLifecycle.RESOLVED
