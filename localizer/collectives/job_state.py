@@ -77,32 +77,42 @@ class JobState:
     sockets: dict[int, SocketState] = field(default_factory=dict)
     communicators: dict[str, Communicator] = field(default_factory=dict)
     waits: dict[str, UsualWaits] = field(default_factory=dict)
-    attempt: int = 0
     world_size: int | None = None
     heard_ns: int = 0
     refused: int = 0
     hung: bool = False
     pace: Pace = field(default_factory=Pace)
 
+    @property
+    def attempt(self) -> int:
+        """When the last of its processes was started, microseconds since the epoch; 0: none."""
+        return max((state.attempt for state in self.ranks.values()), default=0)
+
     def apply_batch(
         self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
     ) -> None:
-        """Apply what a rank launched; a rank that was started anew has done nothing before."""
+        """Apply what a rank launched; a rank that was started anew has done nothing before.
+
+        Of two processes that say to be the same rank the later one counts while it lives, so that
+        one that began in a future that never comes holds nobody up for longer.
+        """
         known = self.ranks.get(batch.rank)
-        if known is not None and batch.attempt < known.batch.attempt:
+        anew = known is not None and not known.is_of(batch)
+        earlier = known is not None and anew and batch.attempt < known.attempt
+        if known is not None and earlier and not (known.ended or known.is_silent(arrived_ns)):
             return
         if known is None and len(self.ranks) >= MAX_RANKS:
             self.refused += 1
             return
         self.heard_ns = max(self.heard_ns, arrived_ns)
-        self.attempt = max(self.attempt, batch.attempt)
         if batch.world_size is not None:
             self.world_size = batch.world_size
-        if known is not None and batch.attempt > known.batch.attempt:
-            self._forget_before(arrived_ns - RESTART_NS)
+        if anew:
             known = None
+            if not earlier:
+                self._forget_before(arrived_ns - RESTART_NS)
         if known is None:
-            known = self.ranks[batch.rank] = RankState(batch, arrived_ns, arrived_ns)
+            known = self.ranks[batch.rank] = RankState(batch, batch.attempt, arrived_ns, arrived_ns)
         for operation, waited in known.apply_batch(batch, operations, arrived_ns, self._keep()):
             own = self.waits.get(operation.communicator)
             if own is None:

@@ -31,6 +31,9 @@ MAX_PENDING: Final = 4_096
 BUSY_SHARE: Final = 0.5
 # An iteration has some hundred operations of a rank.
 MOST_COLD: Final = 1_000
+# A collector reckons when a process began from when its host did, which it knows in whole seconds:
+# two collectors, one started after the other, may differ by two.
+SAME_ATTEMPT_US: Final = 2_000_000
 ENDED: Final = frozenset({ProcessState.GONE, ProcessState.ZOMBIE})
 
 
@@ -42,6 +45,8 @@ class RankState:
     ----------
     batch
         The latest one.
+    attempt
+        When its process began, as its first batch says; microseconds since the epoch.
     first_ns, arrived_ns
         When the first and the latest of its attempt reached the broker.
     operations
@@ -55,6 +60,7 @@ class RankState:
     """
 
     batch: CollectiveBatch
+    attempt: int
     first_ns: int
     arrived_ns: int
     operations: dict[int, CollectiveOp] = field(default_factory=dict)
@@ -87,6 +93,13 @@ class RankState:
     def ended(self) -> bool:
         """Whether its process is no more."""
         return self.process_state in ENDED
+
+    def is_of(self, batch: CollectiveBatch) -> bool:
+        """Return whether a batch is of the same process."""
+        if batch.attempt == self.attempt:
+            return True
+        same_pid = batch.pid is not None and batch.pid == self.batch.pid
+        return same_pid and abs(batch.attempt - self.attempt) <= SAME_ATTEMPT_US
 
     def is_silent(self, now_ns: int) -> bool:
         """Return whether nothing has been heard of it for long."""

@@ -21,7 +21,7 @@ def batches(folder: Path) -> list[CollectiveBatch]:
 
 def waits(read: list[CollectiveBatch], lost: set[int]) -> list[tuple[int, int]]:
     """Return record ids and waits (µs) that are measured if some operations are never seen."""
-    state = RankState(read[0], 1, 1)
+    state = RankState(read[0], read[0].attempt, 1, 1)
     found = []
     for number, batch in enumerate(read, start=1):
         seen = tuple(o for o in snapshot_of(batch, {}).operations if o.record_id not in lost)
@@ -47,7 +47,7 @@ def test_an_operation_of_the_start_need_not_come_again(tmp_path: Path) -> None:
     """A barrier before the first iteration: the iterations are measured all the same."""
     read = batches(tmp_path)
     every = waits(read, set())
-    state = RankState(read[0], 1, 1)
+    state = RankState(read[0], read[0].attempt, 1, 1)
     found = []
     for number, batch in enumerate(read, start=1):
         seen = snapshot_of(batch, {}).operations

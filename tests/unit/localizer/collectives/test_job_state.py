@@ -1,0 +1,57 @@
+"""Which processes are a rank, and which attempt of the job they are of."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from localizer.collectives.job_state import JobState
+from localizer.collectives.rank_state import SAME_ATTEMPT_US, SILENT_NS
+from schemas.enums import ProcessState
+from schemas.records import CollectiveBatch
+from tests.collective_batches import Job, arrivals
+
+START_NS = 1_000 * SILENT_NS
+HOUR_US = 3_600_000_000
+
+
+def batch_of(rank: int, folder: Path) -> CollectiveBatch:
+    """Return the first batch of a rank of a healthy job."""
+    records = (a.record for a in arrivals(Job.load("healthy", folder)))
+    return next(r for r in records if isinstance(r, CollectiveBatch) and r.rank == rank)
+
+
+def test_a_collector_that_was_started_anew_reckons_a_little_differently(tmp_path: Path) -> None:
+    """It is the same process: what is known of it and of the others stays."""
+    job, first = JobState("job"), batch_of(0, tmp_path)
+    job.apply_batch(first, (), START_NS)
+    attempt, state = job.attempt, job.ranks[0]
+    for change_us in (SAME_ATTEMPT_US, -SAME_ATTEMPT_US):
+        again = replace(first, attempt=first.attempt + change_us)
+        job.apply_batch(again, (), START_NS + 1)
+        assert job.ranks[0] is state
+        assert job.attempt == attempt
+
+
+def test_another_process_is_a_new_attempt(tmp_path: Path) -> None:
+    """A later one replaces what was known; an earlier one is late and changes nothing."""
+    job, first = JobState("job"), batch_of(0, tmp_path)
+    job.apply_batch(first, (), START_NS)
+    for later in (replace(first, attempt=first.attempt + HOUR_US), first):
+        job.apply_batch(later, (), START_NS + 1)
+        assert job.attempt == first.attempt + HOUR_US
+
+
+def test_a_process_from_a_future_holds_a_rank_up_only_while_it_is_heard(tmp_path: Path) -> None:
+    """Another job of the same name, a wrong clock: once it is silent or gone, others count."""
+    first = batch_of(0, tmp_path)
+    future = replace(first, attempt=first.attempt + 10_000 * HOUR_US, pid=1)
+    for last, after_ns in (
+        (future, SILENT_NS + 1),
+        (replace(future, process_state=ProcessState.GONE), 1),
+    ):
+        job = JobState("job")
+        for rank in (0, 1):
+            job.apply_batch(replace(first, rank=rank), (), START_NS)
+        job.apply_batch(last, (), START_NS)
+        job.apply_batch(first, (), START_NS + after_ns)
+        assert job.attempt == first.attempt
+        assert set(job.ranks) == {0, 1}
