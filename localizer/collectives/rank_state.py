@@ -94,6 +94,16 @@ class RankState:
         """Whether its process is no more."""
         return self.process_state in ENDED
 
+    @property
+    def known_until(self) -> int | None:
+        """Up to when it is known what it launched (µs); None: its recorder was never read.
+
+        One that is stopped writes no more dumps, and launches nothing.
+        """
+        if self.process_state is ProcessState.STOPPED and self.batch.recorded_at is not None:
+            return self.batch.taken_at
+        return self.batch.recorded_at
+
     def is_of(self, batch: CollectiveBatch) -> bool:
         """Return whether a batch is of the same process."""
         if batch.attempt == self.attempt:
@@ -275,7 +285,7 @@ class RankState:
             source=self.batch.host_id,
             library=self.batch.library,
             version=self.batch.format_version or "",
-            taken_at=self.batch.recorded_at,
+            taken_at=self.known_until,
             taken_at_missing_reason=self.batch.missing_reason,
             dropped_before=dropped,
             communicators=tuple(views[name] if name in views else _unknown(name) for name in own),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from localizer.collectives.rank_state import RankState
+from schemas.enums import ProcessState
 from schemas.records import CollectiveBatch
 from schemas.records.batches import snapshot_of
 from tests.collective_batches import Arrival, Job, arrivals
@@ -55,3 +56,18 @@ def test_an_operation_of_the_start_need_not_come_again(tmp_path: Path) -> None:
         found += list(state.apply_batch(replace(batch, snapshot=False), seen, number, KEEP))
     assert every
     assert len(found) >= len(every) // 2
+
+
+def test_a_process_that_is_stopped_launches_nothing_after_its_last_dump(tmp_path: Path) -> None:
+    """It writes none any more, and yet does nothing for as long as it is stopped."""
+    read = next(b for b in batches(tmp_path) if b.recorded_at is not None)
+    read = replace(read, taken_at=read.taken_at + 60_000_000)
+    for state, until in (
+        (ProcessState.STOPPED, read.taken_at),
+        (ProcessState.SLEEPING, read.recorded_at),
+    ):
+        later = replace(read, process_state=state)
+        rank = RankState(later, later.attempt, 1, 1)
+        assert rank.snapshot({}).taken_at == rank.known_until == until
+    never = replace(read, process_state=ProcessState.STOPPED, recorded_at=None)
+    assert RankState(never, never.attempt, 1, 1).known_until is None
