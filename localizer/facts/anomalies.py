@@ -67,6 +67,9 @@ class Symptom:
     prober_late, responder_late
         Answers of the last seconds that the host of the prober, or of the target, held up for
         long: of all their 5-tuples, when it was last reported.
+    lifted
+        Whether the last answers have left the usual lower half (BRIEF_LATENCY), and what has risen
+        is the least of them: its record has the usual median as its bound.
     """
 
     kind: AnomalyKind
@@ -86,6 +89,7 @@ class Symptom:
     over_ns: int | None = None
     prober_late: LateCount = NO_LATE
     responder_late: LateCount = NO_LATE
+    lifted: bool = False
 
     def at(self, *, seen_ns: int | None = None, last_ns: int | None = None) -> "Symptom":
         """Return it with other times; `replace` takes ten times as long."""
@@ -114,6 +118,7 @@ class Symptom:
         shift_ns, median_ns = self.shift_ns, self.median_rise_ns
         return (
             self.kind is AnomalyKind.BRIEF_LATENCY
+            and not self.lifted
             and shift_ns is not None
             and median_ns is not None
             and 2 * median_ns < shift_ns
@@ -142,6 +147,16 @@ def _nanoseconds(anomaly: Anomaly, value: float | None) -> int | None:
 
 def _difference(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one - other
+
+
+def _is_lifted(anomaly: Anomaly) -> bool:
+    bound_ns, median_ns = anomaly.threshold, anomaly.baseline_p50_ns
+    return (
+        anomaly.kind is AnomalyKind.BRIEF_LATENCY
+        and bound_ns is not None
+        and median_ns is not None
+        and bound_ns <= median_ns
+    )
 
 
 def late_count(late: int | None, answers: int | None) -> LateCount:
@@ -246,6 +261,7 @@ class OpenAnomalies:
             median_rise_ns=_difference(anomaly.rtt_p50_ns, anomaly.baseline_p50_ns),
             prober_late=late_count(anomaly.prober_late, anomaly.prober_answers),
             responder_late=late_count(anomaly.responder_late, anomaly.responder_answers),
+            lifted=_is_lifted(anomaly),
         )
         kinds = self._open.get(key)
         if kinds is None:

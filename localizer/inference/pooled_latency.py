@@ -77,9 +77,19 @@ def find_slow(
 
 
 def log_chances(
-    late: Mapping[str, int], crossing: Callable[[str], int], *, all_late: int, flows: int
+    late: Mapping[str, int],
+    crossing: Callable[[str], int],
+    *,
+    all_late: int,
+    flows: int,
+    usual: Callable[[str], float] = lambda _: 0.0,
 ) -> dict[str, float]:
     """Return by component the log of the bound on so many late 5-tuples; arguments as above.
+
+    Parameters
+    ----------
+    usual
+        Gives the share of a component's 5-tuples that is late as a rule, where that is known.
 
     Examples
     --------
@@ -88,38 +98,56 @@ def log_chances(
     -31
     """
     return {
-        component: _log_chance(late[component], crossing(component), all_late=all_late, flows=flows)
+        component: _log_chance(
+            late[component],
+            crossing(component),
+            all_late=all_late,
+            flows=flows,
+            usual=usual(component),
+        )
         for component in sorted(late)
     }
 
 
-def counted_chances(late: Int64s, crossing: Int64s, *, all_late: int, flows: int) -> Floats:
-    """Return the same of many components, shape (n,), by arrays.
+def counted_chances(
+    late: Int64s, crossing: Int64s, usual: Floats, *, all_late: int, flows: int
+) -> Floats:
+    """Return the same of many components by arrays, all of shape (n,).
 
-    A few pairs of numbers are those of all: each is worked out once.
+    A few triples of numbers are those of all: each is worked out once.
 
     Examples
     --------
-    >>> counted_chances(np.array([8, 0]), np.array([8, 9]), all_late=8, flows=400).round() + 0.0
-    array([-31.,   0.])
+    >>> chances = counted_chances(
+    ...     np.array([8, 0, 8]), np.array([8, 9, 8]), np.array([0, 0, 0.5]), all_late=8, flows=400
+    ... )
+    >>> chances.round() + 0.0
+    array([-31.,   0.,  -6.])
     """
-    words = late << HALF_BITS | np.maximum(late, crossing)
-    distinct, which = np.unique(words, return_inverse=True)
+    pairs, pair = np.unique(late << HALF_BITS | np.maximum(late, crossing), return_inverse=True)
+    shares, kind = np.unique(usual, return_inverse=True)
+    distinct, which = np.unique(pair * len(shares) + kind, return_inverse=True)
+    words, shares = pairs[distinct // len(shares)], shares[distinct % len(shares)]
     chances = [
         _log_chance(
-            word >> HALF_BITS, word & ((1 << HALF_BITS) - 1), all_late=all_late, flows=flows
+            word >> HALF_BITS,
+            word & ((1 << HALF_BITS) - 1),
+            all_late=all_late,
+            flows=flows,
+            usual=share,
         )
-        for word in distinct.tolist()
+        for word, share in zip(words.tolist(), shares.tolist(), strict=True)
     ]
     found: Floats = np.array(chances)[which]
     return found
 
 
-def _log_chance(count: int, crossing: int, *, all_late: int, flows: int) -> float:
+def _log_chance(count: int, crossing: int, *, all_late: int, flows: int, usual: float) -> float:
     through = max(count, crossing)
     share = (all_late - count + 1) / max(flows - through + 1, 1)
+    share = max(share, LEAST_SHARE, usual)
     # Of nothing nothing is late.
-    return -divergence(count, max(through, 1), min(max(share, LEAST_SHARE), 1.0))
+    return -divergence(count, max(through, 1), min(share, 1.0))
 
 
 def divergence(hits: int, trials: int, chance: float) -> float:

@@ -8,14 +8,20 @@ that they are reported from now on.
 Moments. Time is cut into bins of `BIN_NS`; no answer counts in two that do not adjoin. Of a bin
 and a component the chance p that so many of its 5-tuples are late, beside all others at the same
 time, is bounded as in `localizer.inference.pooled_latency`. A moment is a bin with p below
-`MOMENT_CHANCE`. Components of open faults come first, then that with the least p; its 5-tuples do
-not count for others, which would seem to be late because of it.
+`MOMENT_CHANCE`. Components of open faults come first, then that with the least p; its 5-tuples, and
+those whose replies may cross it, do not count for others, which would seem to be late because of
+it.
 
 Shape. What delays every packet moves all quantiles equally, a queue does not: waits are
 exponentially distributed. Over the late 5-tuples together the lower quartile must have risen by
 `LEVEL_SHARE` of the median's rise at least. By a queue that is never empty it does so by 0.42
 (ln(4/3) / ln 2), by two, four and six of them by 0.57, 0.69 and 0.74 (quantiles of Erlang's
 distribution). So the burst of a job makes no moment.
+
+Usual. A job's iteration fills the same queues every few seconds, and for most of a worker's look.
+What crosses a component is late together then, all the time. So the chance is not that of the
+others alone: it is at least the share that was late in the median of the last `USUAL_BINS` bins
+(`UsualShares`). Those that were moments themselves, beside calm ones, do not count.
 
 Stragglers. What delays some packets only, by much, is reported with a risen upper quartile and the
 usual median. Such 5-tuples are counted by themselves: in the other test a queue's would pass for
@@ -29,7 +35,7 @@ of the tests in a month and of the components. A component is slow if the produc
 number of false alarms in a month, is at most one (Fisher 1925; Bonferroni).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, lgamma, log
 from typing import Final
@@ -54,6 +60,10 @@ LEVEL_SHARE: Final = 0.75
 MOST_AT_ONCE: Final = 8
 # Moments that are put together: the least likely ones.
 MOST_MOMENTS: Final = 8
+# A job iterates within half a minute, and phases that are in every other bin are its usual ones:
+# after so many bins they would have shown, of five minutes they are still known.
+LEAST_USUAL: Final = 4
+USUAL_BINS: Final = 20
 # So many are a component that comes and goes, and not a single event.
 RECURRING: Final = 3
 
@@ -75,12 +85,51 @@ class LateFlow:
     median_rise_ns: int
 
 
+class UsualShares:
+    """Which share of a component's 5-tuples is late as a rule, by component."""
+
+    def __init__(self) -> None:
+        # The bin of the first late one; the greatest share of each bin, None where it was a moment.
+        self._first: dict[str, int] = {}
+        self._greatest: dict[str, dict[int, float | None]] = {}
+
+    def note(
+        self, late: Mapping[str, int], moments: Collection[str], index: FlowIndex, now_bin: int
+    ) -> None:
+        """Note how many 5-tuples of components are late now, and for which it is a moment."""
+        for component, count in late.items():
+            bins = self._greatest.setdefault(component, {})
+            before = bins.get(now_bin, 0.0)
+            first = self._first.setdefault(component, now_bin)
+            if before is None or (component in moments and now_bin - first >= LEAST_USUAL):
+                bins[now_bin] = None
+            else:
+                bins[now_bin] = max(before, count / max(count, index.count(component)))
+        for component, bins in list(self._greatest.items()):
+            for old in [one for one in bins if one < now_bin - USUAL_BINS]:
+                del bins[old]
+            if component not in index.components:
+                del self._greatest[component], self._first[component]
+
+    def share(self, component: str, now_bin: int) -> float | None:
+        """Return the median of the bins before this one; None: too few since the first late one."""
+        first = max(self._first.get(component, now_bin), now_bin - USUAL_BINS)
+        if now_bin - first < LEAST_USUAL:
+            return None
+        bins = self._greatest.get(component, {})
+        shares = [bins.get(one, 0.0) for one in range(first, now_bin)]
+        known = sorted(share for share in shares if share is not None)
+        return known[(len(known) - 1) // 2] if known else 0.0
+
+
 def find_moments(
     late: Mapping[FlowId, LateFlow],
     index: FlowIndex,
     known: Iterable[str] = (),
     *,
     any_shape: bool = False,
+    usual: Callable[[str], float] = lambda _: 0.0,
+    returns: Callable[[FlowId, str], bool] = lambda _key, _place: False,
 ) -> dict[str, float]:
     """Return the components for which it is a moment now, with the log of the chance.
 
@@ -94,23 +143,28 @@ def find_moments(
         Components of open faults.
     any_shape
         Whether a queue makes a moment, too.
+    usual
+        Gives the share of a component's 5-tuples that is late as a rule, where that is known.
+    returns
+        Says whether the replies of a 5-tuple may cross a component: they are late with it, too.
     """
-    flows = [flow for key, flow in late.items() if key in index.by_key]
-    if not flows:
-        return {}
+    keys = [key for key in late if key in index.by_key]
+    flows = [late[key] for key in keys]
     names = sorted({name for flow in flows for name in flow.components})
+    if not names:
+        return {}
     number = {name: place for place, name in enumerate(names)}
     # The components of each late 5-tuple, one 5-tuple after the other.
     crossed = np.array([number[name] for flow in flows for name in flow.components], np.int64)
     owner = np.repeat(np.arange(len(flows)), [len(flow.components) for flow in flows])
     left = np.ones(len(flows), np.bool_)
     rest = RemainingFlows(index)
-    numbers = rest.numbers(names)
+    numbers, shares = rest.numbers(names), np.array([usual(name) for name in names])
     found: dict[str, float] = {}
     for expected in (*sorted(known), *(None,) * MOST_AT_ONCE):
         counts = np.bincount(crossed[left[owner]], minlength=len(names))
         chances = counted_chances(
-            counts, rest.counts(numbers), all_late=int(left.sum()), flows=len(rest)
+            counts, rest.counts(numbers), shares, all_late=int(left.sum()), flows=len(rest)
         )
         place = number.get(expected, -1) if expected else int(chances.argmin())
         chance = float(chances[place]) if place >= 0 else 0.0
@@ -122,8 +176,11 @@ def find_moments(
             # Those with the same 5-tuples, such as an RNIC and its cable, are one place.
             same = np.flatnonzero((chances == chance) & (counts > 0))
             found |= {names[one]: chance for one in same.tolist()}
-        rest.remove(expected or names[place])
+        gone = expected or names[place]
+        rest.remove(gone)
         left[here] = False
+        for one in np.flatnonzero(left).tolist():
+            left[one] = not returns(keys[one], gone)
     return found
 
 

@@ -109,7 +109,7 @@ class Decider:
             if i.group in (LOSS, OVERLAY, LATENCY)
         )
         self._slow.observe_time(now_ns, index, faulty)
-        self._moments.observe_time(now_ns, index, faulty)
+        self._moments.observe_time(now_ns, index, self._index.replies, faulty)
         if not self._is_due(now_ns) or forgotten:
             return []
         if (

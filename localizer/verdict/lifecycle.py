@@ -41,9 +41,11 @@ GROWTH: Final = 1.5
 CONFIDENCE_STEP: Final = 0.15
 # A fault that comes and goes is well for minutes in between: it is over after this many times the
 # damping time. So is one whose kind says so, and one that came back this often. And what a port
-# cut off for less than `SPREAD_NS`: nobody repairs anything so soon. At one fault an hour among
-# hundreds of ports, another one is at the same port within eight minutes once in a thousand times.
+# cut off for less than `SPREAD_NS`, or delayed for less than `BRIEF_DELAY_NS`: nobody repairs
+# anything so soon. At one fault an hour among hundreds of ports, another one is at the same port
+# within eight minutes once in a thousand times.
 FLAPPING_FACTOR: Final = 8
+BRIEF_DELAY_NS: Final = 60 * SECOND_NS
 FLAPPING: Final = "port_flapping"
 FLAPPING_RETURNS: Final = 2
 PORT_KINDS: Final = frozenset({ComponentKind.LINK, ComponentKind.RNIC})
@@ -380,8 +382,13 @@ class Lifecycle:
         return max(flap_ns, LONGEST_NS) if kind in PARTIAL else flap_ns
 
     def _ended_by_itself(self, incident: Incident) -> bool:
-        """Return whether a port cut something off for so short a time that nobody repaired it."""
+        """Return whether it was there for so short a time that nobody repaired it.
+
+        A port cut something off, or packets were delayed for less than a minute.
+        """
         lasted_ns = incident.changed_ns - self._resolve_ns(incident) - incident.began_ns
+        if incident.group == LATENCY:
+            return lasted_ns <= BRIEF_DELAY_NS
         return (
             incident.group == LOSS
             and incident.event.fault_kind not in PARTIAL

@@ -37,6 +37,7 @@ MIN_ANSWERS: Final = 4
 P25: Final = 0
 P50: Final = 1
 P75: Final = 2
+MIN: Final = 3
 MAX: Final = 6
 
 # Gives the median round trip of a 5-tuple's look-back windows, None without one.

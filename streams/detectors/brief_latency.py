@@ -31,9 +31,19 @@ record says that the upper quartile of `LATEST` answers has risen and, if the me
 that these are some packets of many. So does a job's burst that is shorter than the look at it: the
 localizer asks for more.
 
+A delay that is smaller than the spread of the round trips lifts hardly an answer above their upper
+quartile. But none is as early any more as many were: no queue is shorter than empty, so that round
+trips have a sharp lower edge, and all of them leave it. So a 5-tuple is reported, too, when none of
+`LATEST` answers lies at or below the usual lower quartile, and at most one at or below the usual
+median. Its record says by how much the least of them has risen. If answers are independent, it has
+at most the probability
+
+    (1/2)**LATEST + LATEST * 1/4 * (1/2)**(LATEST - 1)
+
 An anomaly lasts while more of the answers than usual are above the bound of its onset: of the last
-`RUN` a quarter, or of the last `LATEST` a single one. All state but the open anomalies follows from
-the answers of the last minute, and from the published windows.
+`RUN` a quarter, where the bound is the usual median three quarters, or of the last `LATEST` a
+single one. All state but the open anomalies follows from the answers of the last minute, and from
+the published windows.
 """
 
 from collections.abc import Sequence
@@ -52,6 +62,7 @@ from streams.columns.closing import rank
 from streams.config import REFRESH_STEP_NS, DetectionConfig
 from streams.detectors.base import (
     MAX,
+    MIN,
     P25,
     P50,
     P75,
@@ -77,14 +88,20 @@ UNKNOWN: Final = -1
 NEVER_NS: Final = 2**62
 # Share of answers above an upper quartile.
 ABOVE: Final = 0.25
+# Of the last answers so many, above the usual median, keep an anomaly that began by that: halfway
+# between the half that usually are and all that were.
+STILL_LIFTED: Final = 0.75
 # How many of `LATEST` answers have to be later than a window's greatest usually is, by the least
 # number of answers of a window. Probes each second make thirty, each two seconds fifteen, less one
 # where rounds and windows do not fit. Chance does the same at 0.5 and 0.6 % of the looks; three
 # where a window has fifteen it makes at 3 %. Of 5-tuples with fewer answers nothing is told.
 STRAGGLERS: Final = ((29, 3), (14, 4))
 FEWEST: Final = min(late for _, late in STRAGGLERS)
-# What is known of a 5-tuple: the bound of a run, and that of stragglers.
-IN_A_ROW, SOME = range(2)
+# What is known of a 5-tuple: the bound of a run, that of stragglers, and those of the lower half:
+# at most one of the last answers is not above the middle one, and none not above the lower one.
+IN_A_ROW, SOME, MIDDLE, LOWER = range(4)
+# By which bounds what began by another one goes on.
+SURER: Final = {SOME: (MIDDLE, IN_A_ROW), MIDDLE: (IN_A_ROW,), IN_A_ROW: ()}
 # By turn the places of the last answers, the latest first.
 LATEST_FIRST: Final = (np.arange(LATEST)[:, None] - 1 - np.arange(LATEST)) % LATEST
 
@@ -101,7 +118,7 @@ class BriefLatencyDetector(MomentDetector):
         super().__init__(config, recent, lookback)
         self.least_ns = least_effects_ns(config)
         # By row in `recent`, see `_bounds_ns`.
-        self._known_ns = np.zeros((2, 0), np.int64)
+        self._known_ns = np.zeros((4, 0), np.int64)
         # Agents of which windows have closed since the last look.
         self._moved: set[str] = set()
 
@@ -115,7 +132,8 @@ class BriefLatencyDetector(MomentDetector):
         del config
         some = max(_straggler_chance(answers, late) for answers, late in STRAGGLERS)
         tail = sum(comb(RUN, n) * ABOVE**n * (1 - ABOVE) ** (RUN - n) for n in (RUN - 1, RUN))
-        return FalseAlarmRate((LATEST - RUN + 1) * tail + some, "look at a 5-tuple")
+        lifted = 0.5**LATEST + LATEST * (0.5 - ABOVE) * 0.5 ** (LATEST - 1)
+        return FalseAlarmRate((LATEST - RUN + 1) * tail + some + lifted, "look at a 5-tuple")
 
     def observe_moment(self, moment: Moment) -> list[Decision]:
         """End what is over, and begin what is new."""
@@ -127,23 +145,24 @@ class BriefLatencyDetector(MomentDetector):
         rows = self._heard(moment)
         bounds_ns = self._bounds_ns(rows, moment)
         in_a_row = late_runs(self.recent, rows, bounds_ns[IN_A_ROW])
+        lifted = lifted_whole(self.recent, rows, bounds_ns[MIDDLE], bounds_ns[LOWER])
         late = later_than(self.recent, rows, bounds_ns[SOME])
-        shifted = set(rows[in_a_row].tolist())
-        rows, late = (each[in_a_row | (late >= FEWEST)] for each in (rows, late))
-        some = dict(zip(rows.tolist(), late.tolist(), strict=True))
-        for row in self._in_order(rows):
+        bound = np.where(in_a_row, IN_A_ROW, np.where(lifted, MIDDLE, SOME))
+        chosen = (bound != SOME) | (late >= FEWEST)
+        found = zip(*(each[chosen].tolist() for each in (rows, bound, late)), strict=True)
+        by_row = {row: (which, count) for row, which, count in found}
+        for row in self._in_order(rows[chosen]):
+            which, count = by_row[row]
             key = self.recent.flows.key(row)
-            probes = RUN if row in shifted else LATEST
             known = self.open.get(key)
             if known is not None:
-                if known.evidence.sent > probes:
-                    # At first only some were late; now all are.
-                    self._update(known, self._evidence(row, probes, moment))
-            elif self._is_sound(row) and (row in shifted or self._are_rare(row, some[row])):
-                began_ns = (
-                    moment.now_ns(key[0]) - self.recent.seconds_since(row, probes) * SECOND_NS
-                )
-                evidence = self._evidence(row, probes, moment)
+                if which in SURER[_bound_of(known.evidence)]:
+                    # At first only some were late, or all by little; now all are.
+                    self._update(known, self._evidence(row, which, moment))
+            elif self._is_sound(row) and (which != SOME or self._are_rare(row, count)):
+                evidence = self._evidence(row, which, moment)
+                lasts_s = self.recent.seconds_since(row, evidence.sent)
+                began_ns = moment.now_ns(key[0]) - lasts_s * SECOND_NS
                 decisions.append(self._begin(key, began_ns, moment.grid_ns, evidence))
         return decisions
 
@@ -160,7 +179,8 @@ class BriefLatencyDetector(MomentDetector):
         row = self.recent.flows.find(anomaly.key)
         if row is None:
             return anomaly.evidence
-        return _with_answers(anomaly.evidence, np.sort(self._last(row, anomaly.evidence.sent)))
+        last = np.sort(self._last(row, anomaly.evidence.sent))
+        return _with_answers(anomaly.evidence, last, _bound_of(anomaly.evidence))
 
     def _is_over(self, anomaly: OpenAnomaly, moment: Moment) -> bool:
         row, bound_ns = self.recent.flows.find(anomaly.key), anomaly.evidence.threshold
@@ -168,9 +188,11 @@ class BriefLatencyDetector(MomentDetector):
             return True
         if outlasted(self.config, anomaly.onset_at, moment.now_ns(anomaly.key[0]) // US_NS):
             return True
-        probes = anomaly.evidence.sent
-        least = ABOVE * RUN if probes == RUN else 1
-        return bool((self._last(row, probes) > bound_ns).sum() <= least)
+        which = _bound_of(anomaly.evidence)
+        if which == MIDDLE:
+            return bool((self._last(row, RUN) > bound_ns).sum() < STILL_LIFTED * RUN)
+        least = ABOVE * RUN if which == IN_A_ROW else 1
+        return bool((self._last(row, anomaly.evidence.sent) > bound_ns).sum() <= least)
 
     def _last(self, row: int, count: int) -> Int32s:
         """Return so many of a 5-tuple's last answers, the latest first."""
@@ -191,7 +213,7 @@ class BriefLatencyDetector(MomentDetector):
         return sorted(rows.tolist(), key=lambda row: (key(row)[1:], key(row)[0]))
 
     def _bounds_ns(self, rows: Int64s, moment: Moment) -> Int64s:
-        """Return what the lower quartile of a run, and stragglers, must be above, (2, n).
+        """Return the bounds of each row, (4, n): answers that are above them are late.
 
         It changes only as windows of the 5-tuple's agent close.
         """
@@ -208,16 +230,23 @@ class BriefLatencyDetector(MomentDetector):
         unknown = rows[self._known_ns[IN_A_ROW, rows] == UNKNOWN]
         if len(unknown):
             least_ns = self.least_ns[flows["transport"][unknown]]
-            for which, usual_ns, share in zip(
-                (IN_A_ROW, SOME),
-                self._usual_ns(unknown, moment, (P75, MAX)),
-                (EFFECT_SHARE, 1.0),
-                strict=True,
-            ):
-                ratio = self.config.effect_ratio
-                bounds_ns = usual_ns + share * np.maximum(least_ns, ratio * usual_ns)
-                # Without a look-back nothing is late.
-                self._known_ns[which, unknown] = np.where(np.isnan(usual_ns), NEVER_NS, bounds_ns)
+            upper, greatest, middle, lower, least = self._usual_ns(
+                unknown, moment, (P75, MAX, P50, P25, MIN)
+            )
+
+            def above(usual_ns: Floats, share: float) -> Floats:
+                relative_ns = self.config.effect_ratio * usual_ns
+                out: Floats = usual_ns + share * np.maximum(least_ns, relative_ns)
+                return out
+
+            bounds_ns = np.empty((4, len(unknown)))
+            bounds_ns[IN_A_ROW] = above(upper, EFFECT_SHARE)
+            bounds_ns[SOME] = above(greatest, 1.0)
+            bounds_ns[MIDDLE] = middle
+            # A least answer that has risen by less is not worth a report.
+            bounds_ns[LOWER] = np.maximum(lower, above(least, EFFECT_SHARE))
+            # Without a look-back nothing is late.
+            self._known_ns[:, unknown] = np.where(np.isnan(bounds_ns), NEVER_NS, bounds_ns)
         out: Int64s = self._known_ns[:, rows]
         return out
 
@@ -241,19 +270,19 @@ class BriefLatencyDetector(MomentDetector):
         out: Int64s = np.array([moment.first_open(agent) for agent in keys], np.int64)[agents]
         return out
 
-    def _evidence(self, row: int, probes: int, moment: Moment) -> Evidence:
+    def _evidence(self, row: int, which: int, moment: Moment) -> Evidence:
         """Return an onset's evidence: the highest run, or all `LATEST`, and what is usual."""
-        which = IN_A_ROW if probes == RUN else SOME
-        column = P25 if probes == RUN else MAX
+        column = {IN_A_ROW: P25, SOME: MAX, MIDDLE: MIN}[which]
         usual, median = self._usual_ns(np.array([row]), moment, (column, P50))
         onset = Evidence(
             reference=float(usual[0]),
             threshold=float(self._known_ns[which, row]),
-            sent=probes,
+            sent=RUN if which == IN_A_ROW else LATEST,
             baseline_p50_ns=round(float(median[0])),
         )
         last = self._last(row, LATEST)
-        return _with_answers(onset, highest_run(last) if probes == RUN else np.sort(last))
+        ordered = highest_run(last) if which == IN_A_ROW else np.sort(last)
+        return _with_answers(onset, ordered, which)
 
     def _is_sound(self, row: int) -> bool:
         """Return whether the last answers are those of the last minute, and no host held any up."""
@@ -286,13 +315,24 @@ def _straggler_chance(answers: int, stragglers: int) -> float:
     return 1.0 - fewer
 
 
-def _with_answers(before: Evidence, ordered: Int32s) -> Evidence:
+def _bound_of(evidence: Evidence) -> int:
+    """Return by which bound an anomaly began, as its records tell.
+
+    The bound of those that left the lower half is the usual median; the others' lie above it.
+    """
+    bound_ns, median_ns = evidence.threshold, evidence.baseline_p50_ns
+    if bound_ns is not None and median_ns is not None and bound_ns <= median_ns:
+        return MIDDLE
+    return IN_A_ROW if evidence.sent == RUN else SOME
+
+
+def _with_answers(before: Evidence, ordered: Int32s, which: int) -> Evidence:
     """Return what answers show beside what they are compared with.
 
-    Of a run its lower quartile and median, of all `LATEST` a straggler and the median.
+    A straggler, the lower quartile of a run, or the least of all; and the median.
     """
     count = len(ordered)
-    place = rank(RUN, 25) if count == RUN else count - FEWEST
+    place = {IN_A_ROW: rank(count, 25), SOME: count - FEWEST, MIDDLE: 0}[which]
     # Of an evidence of this detector; `replace` takes several times as long.
     return Evidence(
         value=float(ordered[place]),
@@ -332,6 +372,43 @@ def later_than(recent: RecentProbes, rows: Int64s, bounds_ns: Int64s) -> Int64s:
     """
     out: Int64s = (recent.latest[:, rows] > bounds_ns).sum(axis=0)
     return out
+
+
+def lifted_whole(recent: RecentProbes, rows: Int64s, middle_ns: Int64s, lower_ns: Int64s) -> Bools:
+    """Return of which 5-tuples the last `LATEST` answers have left the usual lower half.
+
+    None of them is at or below the lower bound, and at most one at or below the middle one.
+
+    Parameters
+    ----------
+    recent
+        The last answers.
+    rows, middle_ns, lower_ns : (n,) int64
+        The 5-tuples, and the bounds of each, not negative.
+    """
+    lifted = np.empty(len(rows), np.bool_)
+    _lifted_whole(recent.latest, rows, middle_ns, lower_ns, lifted)
+    return lifted
+
+
+@compiled
+def _lifted_whole(
+    latest: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    middle_ns: NDArray[np.int64],
+    lower_ns: NDArray[np.int64],
+    lifted: NDArray[np.bool_],
+) -> None:
+    """Write the marks."""
+    for number in range(len(rows)):
+        row, middle, lower = rows[number], middle_ns[number], lower_ns[number]
+        below = 0
+        for place in range(len(latest)):
+            answer = latest[place, row]
+            below += 2 if answer <= lower else answer <= middle
+            if below > 1:
+                break
+        lifted[number] = below <= 1
 
 
 def late_runs(recent: RecentProbes, rows: Int64s, bounds_ns: Int64s) -> Bools:

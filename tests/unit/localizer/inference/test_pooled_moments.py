@@ -1,6 +1,7 @@
 """Brief rises pooled over 5-tuples and moments: false alarms, power, shape, what is left over."""
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 from localizer.inference.pooled_latency import log_chances
 from localizer.inference.pooled_moments import (
     BINS,
+    LEAST_USUAL,
     LEVEL_SHARE,
     LOG_MOMENT,
     MOST_AT_ONCE,
     MOST_MOMENTS,
+    USUAL_BINS,
     LateFlow,
+    UsualShares,
     find_moments,
     log_false_alarms,
     sums_apart,
@@ -54,7 +58,13 @@ def flows(
 
 
 def plain_moments(
-    late: dict[FlowId, LateFlow], index: FlowIndex, known: set[str], *, any_shape: bool
+    late: dict[FlowId, LateFlow],
+    index: FlowIndex,
+    known: set[str],
+    *,
+    any_shape: bool,
+    usual: Callable[[str], float],
+    returns: Callable[[FlowId, str], bool],
 ) -> dict[str, float]:
     """Return what `find_moments` does: every 5-tuple is looked at again at each step."""
     rest, left = {key: set(index.crossed(key)) for key in index.by_key}, dict(late)
@@ -65,6 +75,7 @@ def plain_moments(
             Counter(name for crosses in rest.values() for name in crosses).__getitem__,
             all_late=len(left),
             flows=len(rest),
+            usual=usual,
         )
         place = expected or min(chances, key=lambda name: chances[name], default="")
         chance = chances.get(place, 0.0)
@@ -75,7 +86,11 @@ def plain_moments(
         if chance <= LOG_MOMENT and (any_shape or rises[0] >= LEVEL_SHARE * rises[1]):
             found |= {name: chance for name, other in chances.items() if other == chance}
         rest = {key: crosses for key, crosses in rest.items() if place not in crosses}
-        left = {key: flow for key, flow in left.items() if place not in flow.components}
+        left = {
+            key: flow
+            for key, flow in left.items()
+            if place not in flow.components and not returns(key, place)
+        }
     return found
 
 
@@ -85,7 +100,10 @@ def plain_moments(
     any_shape=st.booleans(),
 )
 def test_arrays_find_what_one_by_one_is_found(seed: int, known: set[str], any_shape: bool) -> None:
-    """The same components with the same chances, to the last bit; some 5-tuples moved since."""
+    """The same components with the same chances, to the last bit.
+
+    Some 5-tuples moved since, of some not all components count, some come back another way.
+    """
     rng = np.random.default_rng(seed)
     share = rng.choice([0.02, 0.9], (CABLES, 1), p=[0.8, 0.2])
     late = flows(rng.random((CABLES, FLOWS)) < share, float(rng.choice([0.4, 1.0])))
@@ -93,13 +111,28 @@ def test_arrays_find_what_one_by_one_is_found(seed: int, known: set[str], any_sh
         key: LateFlow(("elsewhere", "c3"), 900, 1_000)
         for key in list(late)[: int(rng.integers(0, 3))]
     }
+    late |= {
+        key: LateFlow(late[key].components[:count], 900, 1_000)
+        for key, count in zip(list(late), rng.integers(0, 3, len(late)).tolist(), strict=True)
+        if rng.random() < 0.1
+    }
     late["not", "counted", 0] = LateFlow(("c3",), 900, 1_000)
+    names = sorted({name for one in late.values() for name in one.components} | known)
+    shares = dict(zip(names, rng.choice([0.0, 0.3, 0.9], len(names)).tolist(), strict=True))
+    returning = {(key, name) for key in late for name in names if rng.random() < 0.1}
+
+    def returns(key: FlowId, place: str) -> bool:
+        return (key, place) in returning
+
     index = network()
     wanted = plain_moments(
         {key: one for key, one in late.items() if key in index.by_key},
-        index, known, any_shape=any_shape,
+        index, known, any_shape=any_shape, usual=shares.__getitem__, returns=returns,
     )  # fmt: skip
-    assert find_moments(late, index, known, any_shape=any_shape) == wanted
+    found = find_moments(
+        late, index, known, any_shape=any_shape, usual=shares.__getitem__, returns=returns
+    )
+    assert found == wanted
 
 
 def test_chance_makes_no_alarm() -> None:
@@ -150,12 +183,64 @@ def test_what_an_open_fault_explains_counts_for_nothing_else() -> None:
     assert set(find_moments(late, index, known={"c3"})) == {"c3"}
 
 
+def test_late_replies_make_no_moment_elsewhere() -> None:
+    """All of a cable are late, and what crosses another one with its replies at the first."""
+    marks = np.zeros((CABLES, FLOWS), np.bool_)
+    marks[7] = marks[12, :6] = True
+    assert set(find_moments(flows(marks), network())) == {"c7", "c12"}
+    returning = set(KEYS[12][:6])
+    found = find_moments(
+        flows(marks), network(), returns=lambda key, place: place == "c7" and key in returning
+    )
+    assert set(found) == {"c7"}
+
+
 @pytest.mark.parametrize(("level", "found"), [(0.42, False), (0.69, False), (0.8, True)])
 def test_a_queue_makes_no_moment(level: float, found: bool) -> None:
     """Its lower quartile rises by less than its median."""
     marks = np.zeros((CABLES, FLOWS), np.bool_)
     marks[7] = True
     assert bool(find_moments(flows(marks, level), network())) is found
+
+
+def test_phases_of_a_job_make_no_moment() -> None:
+    """Six of a cable's eight in half of the bins: it is usual; all of another's are not."""
+    index, shares = network(), UsualShares()
+    for number in range(12):
+        shares.note({"c7": 6 if number % 2 else 5, "c3": int(number == 0)}, (), index, number)
+    marks = np.zeros((CABLES, FLOWS), np.bool_)
+    marks[7, :6] = True
+    assert "c7" in find_moments(flows(marks), index)
+    usual = {name: shares.share(name, 12) or 0.0 for name in ("c7", "c3")}
+    assert usual == {"c7": 0.625, "c3": 0.0}
+    assert "c7" not in find_moments(flows(marks), index, usual=lambda name: usual.get(name, 0.0))
+    marks[3] = True
+    found = find_moments(flows(marks), index, usual=lambda name: usual.get(name, 0.0))
+    assert "c3" in found
+
+
+@given(
+    noted=st.dictionaries(st.integers(0, 40), st.integers(1, FLOWS), min_size=1),
+    moments=st.sets(st.integers(0, 40)),
+    later=st.integers(1, 60),
+)
+def test_the_usual_share_is_the_median_bin(
+    noted: dict[int, int], moments: set[int], later: int
+) -> None:
+    """As by listing all bins since the first late 5-tuple, without the present one and moments."""
+    index, shares = network(), UsualShares()
+    for number, count in sorted(noted.items()):
+        shares.note({"c7": count}, {"c7"} if number in moments else (), index, number)
+    now, begin = max(noted) + later, min(noted)
+    first = max(begin, now - USUAL_BINS)
+    listed = sorted(
+        noted.get(number, 0) / FLOWS
+        for number in range(first, now)
+        if not (number in noted and number in moments and number - begin >= LEAST_USUAL)
+    )
+    usual = listed[(len(listed) - 1) // 2] if listed else 0.0
+    assert shares.share("c7", now) == (usual if now - first >= LEAST_USUAL else None)
+    assert shares.share("c5", now) is None
 
 
 @given(

@@ -108,6 +108,19 @@ def test_a_fault_that_returns_is_the_same_fault() -> None:
     assert [e.state for e in life.step(seconds=3)] == [RESOLVED]
 
 
+@pytest.mark.parametrize(("lasts_s", "one"), [(20, True), (90, False)])
+def test_a_delay_that_comes_and_goes_is_one_fault(lasts_s: int, one: bool) -> None:
+    """Nobody repairs it within a minute; after longer it is another fault."""
+    life = Life()
+    (first,) = life.step(claim(kind="high_latency"))
+    life.step(claim(kind="high_latency"), seconds=lasts_s)
+    life.step()
+    (gone,) = life.step(seconds=3)
+    assert gone.state is RESOLVED
+    (again,) = life.step(claim(kind="high_latency"), seconds=100)
+    assert (again.fault_id == first.fault_id) is one
+
+
 def test_after_the_damping_time_it_is_another_fault() -> None:
     """A new id; and never the old one again, though the evidence says the same onset."""
     life = Life()

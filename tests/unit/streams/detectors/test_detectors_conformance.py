@@ -17,7 +17,7 @@ from schemas.codec import Codec
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import PathWindow
 from schemas.units import SECOND_NS
-from streams.config import DetectionConfig
+from streams.config import REFRESH_STEP_NS, DetectionConfig
 from streams.core.checkpoint import Checkpoint
 from streams.core.feed import Feed
 from streams.core.machine import PartitionMachine
@@ -93,7 +93,10 @@ def check_health(detector: type[Detector]) -> None:
     stated = detector.false_alarms(CONFIG)
     windows = sum(isinstance(one.record, PathWindow) for one in outputs)
     assert windows
-    assert onsets <= stated.rate * (windows if "window" in stated.per else 0)
+    judged = windows if "window" in stated.per else 0
+    if "look" in stated.per:
+        judged = windows * CONFIG.window_ns // REFRESH_STEP_NS
+    assert onsets <= stated.rate * judged
 
 
 def check_records(detector: type[Detector]) -> None:
