@@ -47,7 +47,7 @@ COMMANDS = [name for name in OURS if "entrypoint" not in services()[name]]
 def test_everything_that_the_pipeline_needs_is_there() -> None:
     """Broker, registry, the jobs, the processes, and what pages people."""
     needed = {"kafka", "registry", "topics", "schemas", "worker", "skeleton", "localizer"}
-    assert needed | {"web", "bridge", "prometheus", "alertmanager"} <= set(SERVICES)
+    assert needed | {"hangs", "web", "bridge", "prometheus", "alertmanager"} <= set(SERVICES)
 
 
 def test_the_specification_takes_the_file() -> None:
