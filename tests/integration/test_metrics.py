@@ -68,8 +68,10 @@ def pipeline(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> 
     with receiving(Receiver()) as people, Pipeline(config) as running:
         with running.config_path.open("a") as settings:
             settings.write(f'[[bridge.target]]\ntype = "webhook"\nurl = "{people.url}"\n')
+        hangs = running.start("hangs")
         bridge = running.start("bridge", "ops.bridge")
         running.wait_ready()
+        until("the hang watcher", lambda: hangs.events("hangs.ready"))
         until("the bridge", lambda: bridge.events("bridge.ready"))
         running.group.start("web", [*WEB, "--config", str(running.config_path)])
         until("the page", lambda: METRICS_AT.search(running.group.child("web").log.read_text()))

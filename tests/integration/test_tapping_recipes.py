@@ -138,7 +138,8 @@ def test_polars_reads_a_recording_as_printed(
 
 def fault(seq: int) -> FaultEvent:
     """Return a transition of a fault."""
-    (golden,) = (g for g in all_goldens() if (g.topic, g.style) == (FAULT_EVENT.name, "full"))
+    goldens = (g for g in all_goldens() if (g.topic, g.style) == (FAULT_EVENT.name, "full"))
+    golden = max(goldens, key=lambda g: g.version)
     record: FaultEvent = Codec(bounded=False).decode(FAULT_EVENT, golden.framed)
     return replace(record, fault_id="f1", seq=seq, summary=f"transition {seq}")
 
