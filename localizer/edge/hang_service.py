@@ -28,7 +28,7 @@ from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.process.health import Health
 from schemas.records import CollectiveBatch, Communicator, Hang, SocketBatch
-from schemas.records.batches import snapshot_of
+from schemas.records.batches import BatchError, snapshot_of
 from schemas.topics import Topic
 from schemas.units import MS_NS, SECOND_NS
 
@@ -175,16 +175,23 @@ class HangService:
 
     def _take(self, message: Message, topic: Topic, watch: HangWatch, outbox: Outbox[Hang]) -> None:
         self.counts.records[topic.name] += 1
+        arrived_ns = int(message.timestamp()[1]) * MS_NS
         try:
             name, record = decoded(self._settings, self._codec, topic, message)
+            try:
+                feed(watch, name, record, arrived_ns)
+            except BatchError as error:
+                # A process that ended here would read the record again, and end again.
+                raise DecodeError(
+                    str(error), topic=self._settings.topic(topic.name),
+                    partition=message.partition(), offset=message.offset(),
+                ) from error  # fmt: skip
         except DecodeError as error:
             self.counts.dead_letters[topic.name] += 1
             self._log.warning("record.refused", place=str(error)[:300])
             outbox.letters.put(error, message)
             return
-        arrived_ns = int(message.timestamp()[1]) * MS_NS
         self._newest_ns = max(self._newest_ns, arrived_ns)
-        feed(watch, name, record, arrived_ns)
 
     def _metrics(self, watch: HangWatch) -> None:
         self.counts.note_status(watch)
@@ -200,7 +207,13 @@ class HangService:
 
 
 def feed(watch: HangWatch, name: str, record: Any, arrived_ns: int) -> None:
-    """Give the watch a record of one of its inputs; None is a tombstone of that key."""
+    """Give the watch a record of one of its inputs; None is a tombstone of that key.
+
+    Raises
+    ------
+    BatchError
+        If a batch cannot be used; nothing of it is then.
+    """
     match record:
         case CollectiveBatch():
             watch.feed_batch(record, snapshot_of(record, {}).operations, arrived_ns)

@@ -37,6 +37,10 @@ _ROLES: Final[Mapping[str, CommunicatorRole]] = {
 T = TypeVar("T", bound=Hashable)
 
 
+class BatchError(ValueError):
+    """An operation of a batch refers to what the batch does not hold."""
+
+
 @record
 class RankProcess:
     """What is known of a rank beside its operations; fields as in `collective.op.v1`."""
@@ -200,7 +204,7 @@ def snapshot_of(
 
     Raises
     ------
-    ValueError
+    BatchError
         If an operation refers to what the batch does not hold.
     """
     # A negative index would be another one in Python.
@@ -263,4 +267,4 @@ def _check_indices(batch: CollectiveBatch) -> None:
 
 def _check_each(indices: Sequence[int], values: Sequence[Any], what: str) -> None:
     if indices and not (min(indices) >= 0 and max(indices) < len(values)):
-        raise ValueError(f"an index beyond the {len(values)} {what} of the batch")
+        raise BatchError(f"an index beyond the {len(values)} {what} of the batch")
