@@ -570,7 +570,7 @@ def _collective_hang(topic: str) -> Iterator[Bound]:
     yield from _times(topic, "onset_at", "resolved_at", ahead_ns=MAX_DERIVED_AHEAD_NS)
     yield _array(topic, "ranks", 65_536)
     yield _array(topic, "waiting_ranks", 65_536)
-    yield _array(topic, "endpoint_ids", 4_096)
+    yield _array(topic, "endpoint_ids", 65_536)
     yield _array(topic, "stuck_flows", 64)
     yield _array(topic, "evidence", 64)
     yield _array(topic, "next_steps", 16)

@@ -22,6 +22,7 @@ MAX_EVIDENCE: Final = 64
 MAX_STEPS: Final = 16
 MAX_FLOWS: Final = 64
 MAX_TEXT: Final = 1_000
+MAX_NAME: Final = 1_024
 SHOWN_STACKS: Final = 4
 # Stands for the communicator in the id of what is slow.
 SLOW: Final = "slow"
@@ -65,7 +66,8 @@ def hang_of(cluster: str, job: JobState, seen: Seen, now_ns: int) -> Hang:
     finding, cause = seen.finding, seen.cause
     longest = next(o for o in seen.overdue if o.rank in finding.waiting)
     waited_ns = longest.waited * US_NS
-    onset_ns = min(now_ns, job.ranks[longest.rank].arrived_ns - waited_ns)
+    # A time of launch may be any, such as 0.
+    onset_ns = max(0, min(now_ns, job.ranks[longest.rank].arrived_ns - waited_ns))
     endpoints = endpoints_of(job.ranks, _blamed(cause, finding))
     flows = tuple(
         StuckFlow(
@@ -97,11 +99,11 @@ def hang_of(cluster: str, job: JobState, seen: Seen, now_ns: int) -> Hang:
         certainty=cause.certainty,
         ranks=cause.ranks[:MAX_RANKS],
         waiting_ranks=finding.waiting[:MAX_RANKS],
-        endpoint_ids=endpoints[:MAX_RANKS],
+        endpoint_ids=endpoints[:MAX_ENDPOINTS],
         stuck_flows=flows,
         communicator=seen.communicator,
         sequence=finding.sequence,
-        operation=finding.operation,
+        operation=finding.operation[:MAX_NAME],
         waited_ns=waited_ns,
         summary=_summary(job.task_id, finding, cause)[:MAX_TEXT],
         evidence=tuple(text[:MAX_TEXT] for text in evidence[:MAX_EVIDENCE]),

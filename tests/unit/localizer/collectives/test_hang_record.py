@@ -1,0 +1,77 @@
+"""A hang as a record: whatever a job tells, all readers of the topic take it."""
+
+from pathlib import Path
+
+import pytest
+
+from localizer.collectives import hang_record
+from localizer.collectives.ages import Age
+from localizer.collectives.diagnosis import Certainty, Finding
+from localizer.collectives.diagnosis import HangClass as Found
+from localizer.collectives.hang_causes import Cause
+from localizer.collectives.hang_record import Seen, hang_of
+from localizer.collectives.job_state import JobState, Overdue
+from schemas import enums
+from schemas.bounds import bound_of, violation
+from schemas.codec import to_datum
+from schemas.records import CollectiveBatch
+from schemas.topics import COLLECTIVE_HANG
+from schemas.units import SECOND_NS
+from tests.collective_batches import CLUSTER, Job, arrivals
+
+ARRIVED_NS = SECOND_NS
+
+
+@pytest.mark.parametrize(
+    ("field", "most"),
+    [
+        ("ranks", hang_record.MAX_RANKS),
+        ("waiting_ranks", hang_record.MAX_RANKS),
+        ("endpoint_ids", hang_record.MAX_ENDPOINTS),
+        ("stuck_flows", hang_record.MAX_FLOWS),
+        ("evidence", hang_record.MAX_EVIDENCE),
+        ("next_steps", hang_record.MAX_STEPS),
+        ("operation", hang_record.MAX_NAME),
+    ],
+)
+def test_what_is_written_is_cut_where_readers_refuse_it(field: str, most: int) -> None:
+    """Or the largest jobs' hangs would be dead letters, and known to the watcher alone."""
+    assert most == bound_of(COLLECTIVE_HANG.name, field).greatest
+
+
+def test_an_operation_of_any_name_launched_at_any_time_gives_a_record(tmp_path: Path) -> None:
+    """One that waits since before 1970, by its rank's clock, too."""
+    first = next(
+        a.record
+        for a in arrivals(Job.load("healthy", tmp_path))
+        if isinstance(a.record, CollectiveBatch) and a.record.operations
+    )
+    (operation, *_) = Job.load("healthy", tmp_path).snapshots[first.rank].operations
+    job = JobState("job1")
+    job.apply_batch(first, (), ARRIVED_NS)
+    rank = first.rank
+    finding = Finding(
+        hang_class=Found.NOT_FINISHED,
+        certainty=Certainty.UNDECIDED,
+        ranks=(),
+        candidates=(),
+        group="0",
+        sequence=1,
+        operation="x" * 5_000,
+        waiting=(rank,),
+        age=Age(rank, 0, None, None, timed_out=False),
+        evidence=(),
+        doubts=(),
+        next_steps=(),
+    )
+    cause = Cause(
+        hang_class=enums.HangClass.UNDECIDED,
+        certainty=enums.Certainty.UNDECIDED,
+        ranks=(),
+        evidence=(),
+        next_steps=(),
+    )
+    overdue = [Overdue(rank, operation, waited=2_000_000, limit=1, seen_ns=ARRIVED_NS)]
+    seen = Seen(finding=finding, communicator="0", cause=cause, overdue=overdue, notes=())
+    hang = hang_of(CLUSTER, job, seen, ARRIVED_NS)
+    assert violation(COLLECTIVE_HANG.name, to_datum(hang), ARRIVED_NS) is None
