@@ -11,9 +11,10 @@ from schemas.units import US_NS
 
 # Beside a dump: its time says until when nothing has happened that the dump does not hold.
 ALIVE: Final = ".alive"
+# Not through a link at its end: a container could name any file of the host by one. Only a place,
+# first: to open a device does something, such as starting a watchdog, and jobs name the path.
+_PLACE: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-# Not through a link: a container could name any file of the host by one.
-_NO_LINK: Final = os.O_NOFOLLOW
 
 _Version = tuple[int, int, int]
 
@@ -33,20 +34,20 @@ class DumpFiles:
         # Before the dump: what is written between the two looks is in the dump.
         alive_at = _written_at(path + ALIVE)
         try:
-            descriptor = os.open(path, _OPEN | _NO_LINK)
+            place = os.open(path, _PLACE)
         except FileNotFoundError:
             return DumpReading(missing_reason=f"no dump: {os.path.basename(path)}")
         except OSError as error:
             return DumpReading(missing_reason=f"no dump: {error.strerror}")
         try:
-            return self._look(key, descriptor, alive_at)
+            return self._look(key, place, alive_at)
         except OSError as error:
             return DumpReading(missing_reason=f"no dump: {error.strerror}")
         finally:
-            os.close(descriptor)
+            os.close(place)
 
-    def _look(self, key: RankKey, descriptor: int, alive_at: int | None) -> DumpReading:
-        found = os.fstat(descriptor)
+    def _look(self, key: RankKey, place: int, alive_at: int | None) -> DumpReading:
+        found = os.fstat(place)
         if not stat.S_ISREG(found.st_mode):
             return DumpReading(missing_reason="no dump: not a regular file")
         if found.st_size > MAX_DUMP_BYTES:
@@ -56,7 +57,8 @@ class DumpFiles:
         version = found.st_ino, found.st_size, found.st_mtime_ns
         if self._read.get(key) == version:
             return DumpReading(written_at=until)
-        with os.fdopen(os.dup(descriptor), "rb") as file:
+        # What is there now, whatever its path names meanwhile.
+        with os.fdopen(os.open(f"/proc/self/fd/{place}", _OPEN), "rb") as file:
             content = file.read(MAX_DUMP_BYTES)
         self._read[key] = version
         return DumpReading(content=content, written_at=until)

@@ -1,6 +1,7 @@
 """Files of dumps: read when they are new, and never waited for."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from probers.collector.dumps import DumpFiles
@@ -42,6 +43,22 @@ def test_what_is_no_file_is_told_at_once(tmp_path: Path) -> None:
         found = files.look(KEY, str(path))
         assert found.content is None
         assert (found.missing_reason or "").startswith("no dump: ")
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    """To open a device does something, and a job may name any: a pipe's writer would see it."""
+    pipe = tmp_path / "rank_0"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as writers:
+        # Waits until somebody opens the pipe to read.
+        writer = writers.submit(os.open, pipe, os.O_WRONLY)
+        for _ in range(100):
+            assert "not a regular file" in (DumpFiles().look(KEY, str(pipe)).missing_reason or "")
+        opened = writer.done()
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        os.close(writer.result())
+        os.close(reader)
+    assert not opened
 
 
 def test_a_dump_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
