@@ -239,11 +239,9 @@ class HangFaults:
     def _parts(self, hang: Hang) -> list[str]:
         """Return what the network's candidates are: RNICs of the endpoints, and their cables."""
         topology = self._sources.topology
-        rnics = []
-        for endpoint in hang.endpoint_ids:
-            rnic = topology.holders(endpoint).rnic
-            if rnic is not None and rnic not in rnics:
-                rnics.append(rnic)
+        held = (topology.holders(endpoint).rnic for endpoint in hang.endpoint_ids)
+        # Of ten thousand endpoints, each once, in order.
+        rnics = list(dict.fromkeys(rnic for rnic in held if rnic is not None))
         return [*rnics, *(link for rnic in rnics for link in topology.links_at(rnic))]
 
     def _reach(self, hang: Hang) -> Reach:
