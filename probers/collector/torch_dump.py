@@ -3,15 +3,16 @@
     import torch_dump              # this file, copied beside the script or on PYTHONPATH
     torch_dump.start()             # after torch.distributed.init_process_group
 
-It needs nothing but PyTorch, and does nothing where TORCH_FR_DUMP_TEMP_FILE names no path. A dump
-is written when nothing has been launched or finished for a second, again later with stacks, and
-while the job goes on so often that it takes two thousandths of the time. Between, a file beside it
-(`.alive`) is touched: the dump still holds all.
+It needs nothing but PyTorch, and does nothing where TORCH_FR_DUMP_TEMP_FILE names no path. The
+path's folder is made if there is none. A dump is written when nothing has been launched or
+finished for a second, again later with stacks, and while the job goes on so often that it takes two
+thousandths of the time. Between, a file beside it (`.alive`) is touched: the dump still holds all.
 """
 
 import contextlib
 import importlib
 import os
+import sys
 import threading
 import time
 from typing import Any
@@ -49,6 +50,7 @@ class Recorder:
         self._next_dump = 0.0
         self._dumped: bytes | None = None
         self._with_stacks = False
+        self._said = False
 
     def check(self, now: float) -> None:
         """Look whether something happened, and write a dump if one is due.
@@ -76,6 +78,15 @@ class Recorder:
             self._write(now, status, stacks=True)
         elif self._dumped == status:
             _touch(self.path + ".alive")
+
+    def try_check(self, now: float) -> None:
+        """Do the same; a full disk is not the job's trouble, and said once on standard error."""
+        try:
+            self.check(now)
+        except OSError as error:
+            if not self._said:
+                self._said = True
+                print(f"torch_dump: no dumps: {error}", file=sys.stderr, flush=True)
 
     def _write(self, now: float, status: bytes, *, stacks: bool) -> None:
         begin = time.thread_time()
@@ -119,9 +130,9 @@ def start(base: str | None = None, rank: int | None = None) -> Recorder | None:
 
     def run() -> None:
         while True:
-            # A full disk, or a recorder that is taken down at the end, is not the job's trouble.
-            with contextlib.suppress(OSError, RuntimeError):
-                recorder.check(time.monotonic())
+            # A recorder that is taken down at the end is not the job's trouble.
+            with contextlib.suppress(RuntimeError):
+                recorder.try_check(time.monotonic())
             time.sleep(CHECK_S)
 
     threading.Thread(target=run, name="torch_dump", daemon=True).start()
@@ -146,6 +157,7 @@ def _bytes(content: Any) -> bytes:
 def _replace(path: str, content: bytes) -> None:
     """Write a file so that a reader sees all of it or the one before."""
     temporary = f"{path}.{os.getpid()}.tmp"
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with open(temporary, "wb") as file:
         file.write(content)
     os.replace(temporary, path)

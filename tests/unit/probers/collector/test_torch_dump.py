@@ -1,6 +1,7 @@
 """When a training script's helper writes a dump; the recorder is a stand-in."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,31 @@ def test_a_dump_that_was_costly_is_not_the_last_for_long(tmp_path: Path) -> None
         fake.launched = 1
         recorder.check(torch_dump.MOST_S)
     assert len(fake.asked) == 2
+
+
+def test_the_folder_of_dumps_is_made_and_made_again(tmp_path: Path) -> None:
+    """Whoever names a path in memory has no folder there yet."""
+    fake, folder = Fake(), tmp_path / "shm" / "fr"
+    recorder = fake.recorder(folder)
+    for launched in (1, 2):
+        fake.launched = launched
+        recorder.try_check(launched * torch_dump.MOST_S)
+        assert json.loads((folder / "rank_3").read_bytes()) == {"launched": launched}
+        shutil.rmtree(folder)
+
+
+def test_what_cannot_be_written_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And does not end the thread."""
+    (tmp_path / "file").write_bytes(b"")
+    fake = Fake()
+    recorder = fake.recorder(tmp_path / "file")
+    for step in range(8):
+        recorder.try_check(step / 2)
+    said = capsys.readouterr().err
+    assert said.count("torch_dump: no dumps: ") == 1
+    assert "rank_3" in said or "file" in said
 
 
 def test_it_does_nothing_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
