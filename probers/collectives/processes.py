@@ -115,11 +115,7 @@ def rank_of(environment: bytes, *, task_id: str | None, dump_base: str | None) -
     task_id, dump_base
         For processes whose environment does not say.
     """
-    given = dict(
-        entry.partition("=")[::2]
-        for entry in environment.decode("utf-8", "replace").split("\0")
-        if "=" in entry
-    )
+    given = _given(environment)
     rank = _first_number(given, RANK_NAMES)
     task = given.get(TASK_NAME) or task_id
     if rank is None or rank > MAX_RANK or task is None:
@@ -140,6 +136,29 @@ def rank_of(environment: bytes, *, task_id: str | None, dump_base: str | None) -
         endpoint_ids=endpoints[:MAX_ENDPOINTS],
         dump_base=next((given[name] for name in DUMP_NAMES if given.get(name)), dump_base),
     )  # fmt: skip
+
+
+def why_unused(environment: bytes, *, task_id: str | None) -> str | None:
+    """Return why a process that has a rank is none of a known job; None: it has no rank.
+
+    No value of the environment is in it: it is for the log.
+    """
+    if not any(f"{name}=".encode() in environment for name in RANK_NAMES):
+        return None
+    given = _given(environment)
+    rank = _first_number(given, RANK_NAMES)
+    if rank is None:
+        return None
+    if rank > MAX_RANK:
+        return f"the rank is beyond {MAX_RANK}"
+    task = given.get(TASK_NAME) or task_id
+    if task is None:
+        return f"there is no {TASK_NAME}, and no --task-id"
+    try:
+        check_id("task", task)
+    except ValueError:
+        return f"{TASK_NAME} is no id of a task"
+    return f"{ENDPOINTS_NAME} is no list of ids"
 
 
 def leaders(
@@ -172,6 +191,14 @@ def leaders(
         if key not in chosen or merit > chosen[key][0]:
             chosen[key] = merit, pid
     return {key: pid for key, (_, pid) in chosen.items()}
+
+
+def _given(environment: bytes) -> dict[str, str]:
+    return dict(
+        entry.partition("=")[::2]
+        for entry in environment.decode("utf-8", "replace").split("\0")
+        if "=" in entry
+    )
 
 
 def _is_same(one: JobRank, other: JobRank) -> bool:

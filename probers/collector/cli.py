@@ -131,6 +131,8 @@ def _look_once(request: Request) -> int | None:
             print(f"{key[0]} rank {key[1]}: process {process.pid} {process.state.lower()}")
         for message in messages:
             print(f"  {message.topic.name} {_line(message.record)}")
+        if not looker.scan.ranks:
+            print("no rank of a known job is on this host")
     return 0 if looker.scan.ranks else NO_RANKS
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from probers.collectives.processes import JobRank, ProcessReading, leaders, rank_of
+from probers.collectives.processes import JobRank, ProcessReading, leaders, rank_of, why_unused
 from probers.collectives.sockets import RankKey
 from probers.collector.procfs import ProcFs
 
@@ -15,11 +15,15 @@ FORGET_SCANS: Final = 30
 
 @dataclass(slots=True)
 class Scan:
-    """What a scan found: the process of each rank; processes that may not be read."""
+    """What a scan found: the process of each rank; processes that may not be read.
+
+    `unused` says why new processes that have a rank are none of a known job.
+    """
 
     ranks: dict[RankKey, tuple[JobRank, ProcessReading]] = field(default_factory=dict)
     unreadable: int = 0
     left_out: int = 0
+    unused: set[str] = field(default_factory=set)
 
 
 class RankFinder:
@@ -82,6 +86,8 @@ class RankFinder:
         job = rank_of(environment, task_id=self._task_id, dump_base=self._dump_base)
         if job is None:
             self._others[pid] = self._others.get(pid, 0) + 1
+            if (why := why_unused(environment, task_id=self._task_id)) is not None:
+                result.unused.add(why)
         else:
             readings[pid] = reading
             self._found[pid] = job, reading.started_at

@@ -144,6 +144,8 @@ class Looker:
     def _say_trouble(self, scan: Scan) -> None:
         if scan.unreadable:
             self._say("processes.unreadable", f"some cannot be looked at: {NEEDED}")
+        if scan.unused:
+            self._say("ranks.unused", "; ".join(sorted(scan.unused)))
         if scan.left_out:
             self._say("ranks.left_out", f"{scan.left_out} beyond max_ranks")
 

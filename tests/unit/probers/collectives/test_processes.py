@@ -9,6 +9,7 @@ from probers.collectives.processes import (
     leaders,
     parse_stat,
     rank_of,
+    why_unused,
 )
 from schemas.enums import ProcessState
 
@@ -63,6 +64,33 @@ def test_the_environment_says_which_rank_a_process_is() -> None:
     )  # fmt: skip
     slurm = rank_of(environment(SLURM_PROCID="2"), task_id="t", dump_base="/d/")
     assert slurm == JobRank(task_id="t", rank=2, world_size=None, endpoint_ids=(), dump_base="/d/")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"RANK": "1"}, "there is no SKELETONHUNTER_TASK_ID, and no --task-id"),
+        ({"RANK": "1", "SKELETONHUNTER_TASK_ID": "s3cret !"}, "SKELETONHUNTER_TASK_ID is no id"),
+        (
+            {
+                "RANK": "1", "SKELETONHUNTER_TASK_ID": "t",
+                "SKELETONHUNTER_ENDPOINT_IDS": "s3cret>",
+            },
+            "SKELETONHUNTER_ENDPOINT_IDS is no list",
+        ),
+        ({"RANK": "999999999", "SKELETONHUNTER_TASK_ID": "t"}, "the rank is beyond"),
+        ({"WORLD_SIZE": "1", "SKELETONHUNTER_TASK_ID": "t"}, None),
+        ({"RANKING": "1", "XRANK": "2"}, None),
+    ],
+)  # fmt: skip
+def test_why_a_process_with_a_rank_is_not_used_is_said(
+    given: dict[str, str], why: str | None
+) -> None:
+    """Without what its environment holds: that may be a secret."""
+    said = why_unused(environment(**given), task_id=None)
+    assert (said or "").startswith(why or "")
+    assert (said is None) == (why is None)
+    assert "s3cret" not in (said or "")
 
 
 @pytest.mark.parametrize(

@@ -80,3 +80,13 @@ def test_too_many_ranks_are_counted(tree: Tree) -> None:
         tree.add(10 + rank, f"RANK={rank}")
     scan = tree.finder(max_ranks=3).scan()
     assert (sorted(scan.ranks), scan.left_out) == ([("t", 0), ("t", 1), ("t", 2)], 2)
+
+
+def test_ranks_of_no_known_job_are_told_of(tmp_path: Path) -> None:
+    """Whoever starts the job forgot to name it."""
+    tree = Tree(tmp_path)
+    tree.add(10, "RANK=0 WORLD_SIZE=2")
+    finder = RankFinder(ProcFs(tmp_path), task_id=None, dump_base=None, max_ranks=8)
+    scan = finder.scan()
+    assert not scan.ranks
+    assert scan.unused == {"there is no SKELETONHUNTER_TASK_ID, and no --task-id"}
