@@ -54,9 +54,13 @@ class ProcFs:
             Of another user's, without CAP_SYS_PTRACE.
         """
         try:
-            return self._read(f"{pid}/environ", MAX_ENVIRONMENT_BYTES)
+            content = self._read(f"{pid}/environ", MAX_ENVIRONMENT_BYTES)
         except (FileNotFoundError, ProcessLookupError):
             return None
+        if len(content) < MAX_ENVIRONMENT_BYTES:
+            return content
+        # The last variable may be cut: rank 12 is not rank 1.
+        return content[: content.rfind(b"\0") + 1]
 
     def socket_inodes(self, pid: int) -> set[int]:
         """Return the inodes of a process's sockets.

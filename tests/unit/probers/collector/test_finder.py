@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from probers.collector.finder import FORGET_SCANS, RankFinder
-from probers.collector.procfs import ProcFs
+from probers.collector.procfs import MAX_ENVIRONMENT_BYTES, ProcFs
 
 
 class Tree:
@@ -90,3 +90,11 @@ def test_ranks_of_no_known_job_are_told_of(tmp_path: Path) -> None:
     scan = finder.scan()
     assert not scan.ranks
     assert scan.unused == {"there is no SKELETONHUNTER_TASK_ID, and no --task-id"}
+
+
+@pytest.mark.parametrize("kept", [len("RANK=1"), len("RANK=12 X")])
+def test_a_variable_that_is_cut_is_not_read(tree: Tree, kept: int) -> None:
+    """Of an environment beyond what is read."""
+    before = "A=" + "a" * (MAX_ENVIRONMENT_BYTES - kept - 3) + " "
+    tree.add(10, before + "RANK=12 X=1 ")
+    assert list(tree.finder().scan().ranks) == ([] if kept == len("RANK=1") else [("t", 12)])
