@@ -62,6 +62,8 @@ class JobState:
     ----------
     waits
         By communicator: how long its operations took.
+    every
+        Those of all communicators together.
     refused
         Records beyond the bounds.
     heard_ns
@@ -77,6 +79,7 @@ class JobState:
     sockets: dict[int, SocketState] = field(default_factory=dict)
     communicators: dict[str, Communicator] = field(default_factory=dict)
     waits: dict[str, UsualWaits] = field(default_factory=dict)
+    every: UsualWaits = field(default_factory=UsualWaits)
     world_size: int | None = None
     heard_ns: int = 0
     refused: int = 0
@@ -122,6 +125,7 @@ class JobState:
                 own = self.waits[operation.communicator] = UsualWaits()
             if not self.hung or waited <= self.limit(operation):
                 own.observe(waited)
+                self.every.observe(waited)
 
     def _forget_before(self, since_ns: int) -> None:
         """Forget the ranks of an earlier attempt; what was usual in it stays so."""
@@ -151,7 +155,7 @@ class JobState:
     def limit(self, operation: CollectiveOp) -> int:
         """Return how long (µs) an operation may wait."""
         own = self.waits.get(operation.communicator, UsualWaits())
-        return limit_of(own, self.waits.values(), operation.timeout_ms)
+        return limit_of(own, self.every, len(self.waits), operation.timeout_ms)
 
     def overdue(self, now_ns: int) -> list[Overdue]:
         """Return the operation of each rank that has waited longer than it may, longest first.

@@ -13,7 +13,6 @@ alike lets nobody wait; where one of them works and the others wait for it, the 
 seen to work, and has as long as the program itself lets it: a share of the operation's timeout.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from math import log
 from typing import Final
@@ -52,25 +51,22 @@ class UsualWaits:
         return max(READ_TWICE_US, round(factor * self.longest))
 
 
-def limit_of(own: UsualWaits, job: Collection[UsualWaits], timeout_ms: int | None) -> int:
+def limit_of(own: UsualWaits, every: UsualWaits, communicators: int, timeout_ms: int | None) -> int:
     """Return how long (µs) an operation may wait before something is wrong.
 
     Parameters
     ----------
     own
         Waits of its communicator.
-    job
+    every
         Those of all communicators of the job; they count while `own` are few.
+    communicators
+        How many the job has.
     timeout_ms
         After which the program gives it up.
     """
-    if (limit := own.limit(len(job))) is not None:
-        return limit
-    every = UsualWaits()
-    for waits in job:
-        every.count += waits.count
-        every.longest = max(every.longest, waits.longest)
-    return every.limit(len(job)) or patience(timeout_ms)
+    limit = own.limit(communicators) or every.limit(communicators)
+    return limit or patience(timeout_ms)
 
 
 def patience(timeout_ms: int | None) -> int:

@@ -7,6 +7,7 @@ from localizer.collectives.job_state import JobState
 from localizer.collectives.rank_state import SAME_ATTEMPT_US, SILENT_NS
 from schemas.enums import ProcessState
 from schemas.records import CollectiveBatch
+from schemas.records.batches import snapshot_of
 from tests.collective_batches import Job, arrivals
 
 START_NS = 1_000 * SILENT_NS
@@ -55,3 +56,13 @@ def test_a_process_from_a_future_holds_a_rank_up_only_while_it_is_heard(tmp_path
         job.apply_batch(first, (), START_NS + after_ns)
         assert job.attempt == first.attempt
         assert set(job.ranks) == {0, 1}
+
+
+def test_waits_of_the_job_are_those_of_its_communicators(tmp_path: Path) -> None:
+    """They are counted as they come: to add them up for each communicator would be quadratic."""
+    job = JobState("job")
+    for arrival in arrivals(Job.load("healthy", tmp_path)):
+        if isinstance(record := arrival.record, CollectiveBatch):
+            job.apply_batch(record, snapshot_of(record, {}).operations, arrival.at_ns)
+    assert job.every.count == sum(waits.count for waits in job.waits.values()) > 0
+    assert job.every.longest == max(waits.longest for waits in job.waits.values())

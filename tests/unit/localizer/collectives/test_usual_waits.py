@@ -34,9 +34,9 @@ def test_few_waits_are_judged_by_the_whole_job_or_by_the_timeout() -> None:
     """Before anything is known, what the program itself allows counts."""
     few = waits(LEAST_WAITS - 1, SECOND_US)
     assert few.limit(1) is None
-    assert limit_of(few, [few], None) == patience(None) == 60 * SECOND_US
-    assert limit_of(few, [few, waits(100, 10 * SECOND_US)], 1) < 30 * SECOND_US
-    assert limit_of(few, [few], 1_800_000) == 180 * SECOND_US
+    assert limit_of(few, few, 1, None) == patience(None) == 60 * SECOND_US
+    assert limit_of(few, waits(131, 10 * SECOND_US), 2, 1) < 30 * SECOND_US
+    assert limit_of(few, few, 1, 1_800_000) == 180 * SECOND_US
 
 
 def test_exponential_waits_are_false_alarms_as_seldom_as_said() -> None:
