@@ -116,7 +116,7 @@ def slow_hang_of(cluster: str, job: JobState, cause: Cause, now_ns: int) -> Hang
     """Return the first transition of a job that is slow: it waits in no one operation."""
     lasts_ns = len(job.pace.low) * STRETCH_NS
     who = rank_text(cause.ranks)
-    what = SUMMARIES[cause.hang_class].format(who=who)
+    what = _what(cause)
     if cause.hang_class is HangClass.NETWORK:
         what = f"the network: what goes to and from {who} waits to be sent"
     waiting = tuple(rank for rank in sorted(job.ranks) if rank not in cause.ranks)
@@ -160,24 +160,40 @@ SUMMARIES: Final = {
     HangClass.NETWORK: "the network: bytes of {who} are not acknowledged",
     HangClass.PROCESS_STOPPED: "the process of {who} is stopped",
     HangClass.GPU_STOPPED: "a GPU does not go on; network and processes do",
-    HangClass.NEVER_LAUNCHED: "{who} has not launched it",
-    HangClass.DESYNCHRONISED: "{who} does something else than the others",
-    HangClass.RANK_MISSING: "{who} is gone",
-    HangClass.SLOW_COMPUTE: "{who} computes longer than the others",
-    HangClass.SLOW_SENDER: "{who} sends slowly",
-    HangClass.SLOW_RECEIVER: "{who} receives slowly",
+    HangClass.NEVER_LAUNCHED: "{who} {has} not launched it",
+    HangClass.DESYNCHRONISED: "{who} {does} something else than the others",
+    HangClass.RANK_MISSING: "{who} {is_} gone",
+    HangClass.SLOW_COMPUTE: "{who} {computes} longer than the others",
+    HangClass.SLOW_SENDER: "{who} {sends} slowly",
+    HangClass.SLOW_RECEIVER: "{who} {receives} slowly",
 }
+PERHAPS_GONE: Final = "{who} {is_} gone, or nothing is heard of {it}"
+# Verbs of the texts: of one rank, and of several.
+VERBS: Final = {
+    "has": ("has", "have"), "does": ("does", "do"), "is_": ("is", "are"), "it": ("it", "them"),
+    "computes": ("computes", "compute"), "sends": ("sends", "send"),
+    "receives": ("receives", "receive"),
+}  # fmt: skip
 UNDECIDED: Final = "all launched it, and what was seen does not tell why it does not end"
 
 
 def _summary(task_id: str, finding: Finding, cause: Cause) -> str:
-    who = rank_text(cause.ranks) if cause.ranks else "some rank"
-    what = SUMMARIES.get(cause.hang_class, UNDECIDED).format(who=who)
+    what = _what(cause)
+    count = len(finding.waiting)
+    wait = "1 rank waits" if count == 1 else f"{count} ranks wait"
     at = "" if finding.sequence is None else f" {finding.sequence}"
-    return (
-        f"{task_id} hangs in {finding.operation}{at} of group {finding.group}; "
-        f"{len(finding.waiting)} ranks wait: {what}"
-    )
+    return f"{task_id} hangs in {finding.operation}{at} of group {finding.group}; {wait}: {what}"
+
+
+def _what(cause: Cause) -> str:
+    """Return in words what is wrong with whom."""
+    who = rank_text(cause.ranks) if cause.ranks else "some rank"
+    text = SUMMARIES.get(cause.hang_class, UNDECIDED)
+    if cause.hang_class is HangClass.RANK_MISSING and cause.certainty is not Certainty.SURE:
+        # Its collector may be gone, and not the rank.
+        text = PERHAPS_GONE
+    several = len(cause.ranks) > 1
+    return text.format(who=who, **{name: forms[several] for name, forms in VERBS.items()})
 
 
 def followed(known: Hang, found: Hang) -> Hang | None:

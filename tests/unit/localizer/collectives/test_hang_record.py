@@ -39,6 +39,34 @@ def test_what_is_written_is_cut_where_readers_refuse_it(field: str, most: int) -
     assert most == bound_of(COLLECTIVE_HANG.name, field).greatest
 
 
+def cause_of_class(
+    hang_class: enums.HangClass, certainty: enums.Certainty, ranks: tuple[int, ...] = ()
+) -> Cause:
+    """Return a cause without evidence."""
+    return Cause(
+        hang_class=hang_class, certainty=certainty, ranks=ranks, evidence=(), next_steps=()
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("hang_class", "certainty", "ranks", "said"),
+    [
+        ("RANK_MISSING", "SURE", (1,), "rank 1 is gone"),
+        ("RANK_MISSING", "SURE", (1, 2), "ranks 1–2 are gone"),
+        ("RANK_MISSING", "UNDECIDED", (1,), "rank 1 is gone, or nothing is heard of it"),
+        ("NEVER_LAUNCHED", "SURE", (1,), "rank 1 has not launched it"),
+        ("NEVER_LAUNCHED", "LIKELY", (1, 3), "ranks 1, 3 have not launched it"),
+        ("DESYNCHRONISED", "SURE", (1, 3), "ranks 1, 3 do something else than the others"),
+    ],
+)
+def test_a_summary_says_who_in_words(
+    hang_class: str, certainty: str, ranks: tuple[int, ...], said: str
+) -> None:
+    """One rank or several; a rank whose collector may be gone is not called gone."""
+    cause = cause_of_class(enums.HangClass[hang_class], enums.Certainty[certainty], ranks)
+    assert hang_record._what(cause) == said
+
+
 def test_an_operation_of_any_name_launched_at_any_time_gives_a_record(tmp_path: Path) -> None:
     """One that waits since before 1970, by its rank's clock, too."""
     first = next(
@@ -64,13 +92,7 @@ def test_an_operation_of_any_name_launched_at_any_time_gives_a_record(tmp_path: 
         doubts=(),
         next_steps=(),
     )
-    cause = Cause(
-        hang_class=enums.HangClass.UNDECIDED,
-        certainty=enums.Certainty.UNDECIDED,
-        ranks=(),
-        evidence=(),
-        next_steps=(),
-    )
+    cause = cause_of_class(enums.HangClass.UNDECIDED, enums.Certainty.UNDECIDED)
     overdue = [Overdue(rank, operation, waited=2_000_000, limit=1, seen_ns=ARRIVED_NS)]
     seen = Seen(finding=finding, communicator="0", cause=cause, overdue=overdue, notes=())
     hang = hang_of(CLUSTER, job, seen, ARRIVED_NS)
