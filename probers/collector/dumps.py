@@ -36,7 +36,9 @@ class DumpFiles:
         try:
             place = os.open(path, _PLACE)
         except FileNotFoundError:
-            return DumpReading(missing_reason=f"no dump: {os.path.basename(path)}")
+            # The job chose the name, and people read the reason in a terminal.
+            name = "".join(c if c.isprintable() else "?" for c in os.path.basename(path))
+            return DumpReading(missing_reason=f"no dump: {name}")
         except OSError as error:
             return DumpReading(missing_reason=f"no dump: {error.strerror}")
         try:

@@ -39,6 +39,7 @@ def test_what_is_no_file_is_told_at_once(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     link.symlink_to("/etc/passwd")
     assert files.look(KEY, str(tmp_path / "none")).missing_reason == "no dump: none"
+    assert files.look(KEY, f"{tmp_path}/\x1b[2J").missing_reason == "no dump: ?[2J"
     for path in (pipe, link, tmp_path):
         found = files.look(KEY, str(path))
         assert found.content is None
