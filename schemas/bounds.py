@@ -259,6 +259,8 @@ def _texts(topic: str, *fields: str) -> Iterator[Bound]:
 
 _NUMBERED: Final = "counted up from 0 or 1"
 _FLOW: Final = "flows are indices of source ports"
+# Arrival says when; a host whose clock is wrong has ranks like any other.
+_OWN_CLOCK: Final = "a rank's times are compared with each other only"
 _CLOCK: Final = "beyond a minute it is a broken clock"
 _TOTAL: Final = "a count"
 _RANK: Final = "one for each GPU of a job"
@@ -488,7 +490,7 @@ def _rank_of_task(topic: str) -> Iterator[Bound]:
     yield from _ids(topic, "rank_id", chars=MAX_NAME_CHARS)
     yield from _ids(topic, "task_id", "host_id")
     yield from _numbers(topic, 0, MAX_RANK, _RANK, "rank")
-    yield from _times(topic, "taken_at")
+    yield from _times(topic, "taken_at", ahead_ns=None, reason=_OWN_CLOCK)
     yield from _texts(topic, "missing_reason")
 
 
@@ -499,7 +501,7 @@ def _collective_comm(topic: str) -> Iterator[Bound]:
     yield from _texts(topic, "description", "members_missing_reason")
     yield _array(topic, "ranks", 65_536)
     yield from _numbers(topic, 0, MAX_RANK, _RANK, "ranks.")
-    yield from _times(topic, "updated_at")
+    yield from _times(topic, "updated_at", ahead_ns=None, reason=_OWN_CLOCK)
 
 
 def _collective_op(topic: str) -> Iterator[Bound]:
@@ -508,13 +510,16 @@ def _collective_op(topic: str) -> Iterator[Bound]:
     yield _array(topic, "endpoint_ids", 64)
     yield from _ids(topic, "endpoint_ids.")
     yield Bound(
-        topic=topic, field="attempt", least=0, greatest=MAX_TIME_US, ahead_ns=MAX_AHEAD_NS,
-        reason="the latest attempt counts",
-    )  # fmt: skip
+        topic=topic,
+        field="attempt",
+        least=0,
+        greatest=MAX_TIME_US,
+        reason="the latest attempt counts while it is heard",
+    )
     yield from _numbers(topic, 1, 2**32, "numbers of processes", "pid")
     yield from _numbers(topic, 0, MAX_LONG, _TOTAL, "cpu_ns")
     yield from _ids(topic, "library", "format_version", chars=MAX_NAME_CHARS, least=0)
-    yield from _times(topic, "recorded_at")
+    yield from _times(topic, "recorded_at", ahead_ns=None, reason=_OWN_CLOCK)
     yield from _numbers(topic, 0, MAX_LONG, _TOTAL, "dropped_before")
     for field in ("communicators", "shapes", "signatures", "frames", "stacks", "operations"):
         yield _array(topic, field, 65_536)
@@ -536,7 +541,7 @@ def _collective_op(topic: str) -> Iterator[Bound]:
     yield from _numbers(topic, 0, MAX_RANK, _RANK, "operations.sender", "operations.receiver")
     yield from _times(
         topic, "operations.launched_at", "operations.started_at", "operations.completed_at",
-        ahead_ns=None, reason="a rank's times are compared with each other only",
+        ahead_ns=None, reason=_OWN_CLOCK,
     )  # fmt: skip
 
 

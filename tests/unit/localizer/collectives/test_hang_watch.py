@@ -8,8 +8,11 @@ import pytest
 
 from localizer.collectives.hang_watch import HangWatch
 from localizer.edge.hang_service import feed
+from schemas.bounds import violation
+from schemas.codec import to_datum
 from schemas.enums import Certainty, CollectiveState, FaultLifecycle, HangClass, ProcessState
-from schemas.records import Hang
+from schemas.records import CollectiveBatch, Communicator, Hang
+from schemas.topics import COLLECTIVE_COMM, COLLECTIVE_OP
 from schemas.units import SECOND_NS, us_to_ns
 from tests.collective_batches import CLUSTER, TASK, Arrival, Job, arrivals, moved, seconds, socket
 
@@ -224,3 +227,13 @@ def _with(record: Any, **changes: Any) -> Any:
 def _busy(record: Any, at_ns: int) -> Any:
     busy = getattr(record, "rank", None) == 1 and hasattr(record, "cpu_ns")
     return _with(record, cpu_ns=at_ns) if busy else record
+
+
+def test_a_host_whose_clock_is_ahead_has_ranks_like_any_other(tmp_path: Path) -> None:
+    """Its records are no dead letters: its times are compared with each other only."""
+    job = Job.load("stalled", tmp_path)
+    log = arrivals(job, skew_us={1: 90_000_000, 2: -90_000_000})
+    names = {CollectiveBatch: COLLECTIVE_OP.name, Communicator: COLLECTIVE_COMM.name}
+    assert {violation(names[type(a.record)], to_datum(a.record), a.at_ns) for a in log} == {None}
+    _, (hang,) = watched(log)
+    assert hang.ranks == tuple(job.truth["culprits"])
