@@ -40,6 +40,10 @@ AGAIN_NS: Final = 2 * SECOND_NS
 LARGE: Final = 1_024
 AGAIN_LARGE_NS: Final = 10 * SECOND_NS
 MAX_JOBS: Final = 4_096
+# Any rank may say how many there are, and those of which nothing is heard are looked at one by one.
+# Of a job of which less than an eighth is heard their absence says nothing.
+MOST_UNHEARD: Final = 8
+SMALL_JOB: Final = 64
 
 
 @dataclass(slots=True)
@@ -206,7 +210,7 @@ class HangWatch:
         return None if cause is None else slow_hang_of(self._cluster, job, cause, now_ns)
 
     def _analyse(self, job: JobState, overdue: list[Overdue], now_ns: int) -> Hang | None:
-        found = diagnose(job.snapshots(), world_size=job.world_size)
+        found = diagnose(job.snapshots(), world_size=_believed_size(job))
         late = {o.rank for o in overdue}
         names = {group.label: group.name for group in found.groups}
         for finding in found.findings:
@@ -222,6 +226,13 @@ class HangWatch:
                 )  # fmt: skip
                 return hang_of(self._cluster, job, seen, now_ns)
         return None
+
+
+def _believed_size(job: JobState) -> int | None:
+    """Return how many ranks a job has, None if so few of them are heard that it does not matter."""
+    size = job.world_size
+    believed = max(SMALL_JOB, MOST_UNHEARD * len(job.ranks))
+    return None if size is None or size > believed else size
 
 
 def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int) -> str | None:

@@ -226,9 +226,15 @@ def past_mismatches(
     `last` is the last operation of each rank that has a dump.
     """
     led: dict[Node, Node] = {}
+    # Made once: of a large job there are as many targets as ranks.
+    ranks = {name: {*m.group.members, *m.group.possible} for name, m in mismatches.items()}
     for target in {wait.target for wait in waits} if mismatches else ():
         if isinstance(target, int):
-            held_up = (m for m in mismatches.values() if _is_held_up(target, m, last))
+            held_up = (
+                mismatch
+                for name, mismatch in mismatches.items()
+                if _is_held_up(target, mismatch, ranks[name], last)
+            )
             if (mismatch := next(held_up, None)) is not None:
                 led[target] = Place(mismatch.group.name, mismatch.sequence)
     found: list[Edge] = [replace(w, target=led[w.target]) if w.target in led else w for w in waits]
@@ -244,10 +250,13 @@ def past_mismatches(
     return found
 
 
-def _is_held_up(rank: int, mismatch: Mismatch, last: Mapping[int, CollectiveOp | None]) -> bool:
+def _is_held_up(
+    rank: int, mismatch: Mismatch, ranks: Set[int], last: Mapping[int, CollectiveOp | None]
+) -> bool:
+    """Return whether a mismatch held a rank up; `ranks` are those that may belong to its group."""
     group = mismatch.group
     if rank not in last:
-        return rank in {*group.members, *group.possible}
+        return rank in ranks
     if (operation := last[rank]) is None:
         return False
     inside = operation.communicator == group.name and not operation.is_p2p

@@ -237,3 +237,18 @@ def test_a_host_whose_clock_is_ahead_has_ranks_like_any_other(tmp_path: Path) ->
     assert {violation(names[type(a.record)], to_datum(a.record), a.at_ns) for a in log} == {None}
     _, (hang,) = watched(log)
     assert hang.ranks == tuple(job.truth["culprits"])
+
+
+def test_a_size_that_nobody_could_have_changes_nothing(tmp_path: Path) -> None:
+    """Any rank may say how many there are: of ranks that are never heard nothing follows."""
+    log = arrivals(Job.load("size", tmp_path))
+    claimed = [
+        replace(a, record=replace(a.record, world_size=131_072))
+        if isinstance(a.record, CollectiveBatch)
+        else a
+        for a in log
+    ]
+    _, right = watched(log)
+    _, found = watched(claimed)
+    assert [(h.hang_class, h.ranks) for h in found] == [(h.hang_class, h.ranks) for h in right]
+    assert right
