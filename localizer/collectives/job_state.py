@@ -8,7 +8,7 @@ from localizer.collectives.groups import WORLD
 from localizer.collectives.pace import Pace
 from localizer.collectives.rank_state import RankState
 from localizer.collectives.sockets import SocketState
-from localizer.collectives.usual_waits import UsualWaits, limit_of, patience
+from localizer.collectives.usual_waits import UsualWaits, given_up, limit_of, patience
 from schemas.enums import CommunicatorRole
 from schemas.records import (
     CollectiveBatch,
@@ -123,7 +123,9 @@ class JobState:
                     self.refused += 1
                     continue
                 own = self.waits[operation.communicator] = UsualWaits()
-            if not self.hung or waited <= self.limit(operation):
+            # Longer than until it is given up: the host's clock was set in between.
+            possible = waited <= given_up(operation.timeout_ms)
+            if possible and (not self.hung or waited <= self.limit(operation)):
                 own.observe(waited)
                 self.every.observe(waited)
 

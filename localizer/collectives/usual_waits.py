@@ -69,6 +69,11 @@ def limit_of(own: UsualWaits, every: UsualWaits, communicators: int, timeout_ms:
     return limit or patience(timeout_ms)
 
 
+def given_up(timeout_ms: int | None) -> int:
+    """Return after how long (µs) the program gives an operation up."""
+    return (timeout_ms or TIMEOUT_MS) * US_PER_MS
+
+
 def patience(timeout_ms: int | None) -> int:
     """Return how long (µs) a rank that works may let the others wait."""
-    return round(TIMEOUT_SHARE * (timeout_ms or TIMEOUT_MS) * US_PER_MS)
+    return round(TIMEOUT_SHARE * given_up(timeout_ms))

@@ -66,3 +66,26 @@ def test_waits_of_the_job_are_those_of_its_communicators(tmp_path: Path) -> None
             job.apply_batch(record, snapshot_of(record, {}).operations, arrival.at_ns)
     assert job.every.count == sum(waits.count for waits in job.waits.values()) > 0
     assert job.every.longest == max(waits.longest for waits in job.waits.values())
+
+
+def test_a_clock_that_was_set_makes_no_wait(tmp_path: Path) -> None:
+    """What would have been given up long before was none, and later waits are held to others."""
+    job = JobState("job")
+    limits = []
+    for step_us in (0, 24 * HOUR_US):
+        for number, arrival in enumerate(arrivals(Job.load("healthy", tmp_path))):
+            batch = arrival.record
+            if not isinstance(batch, CollectiveBatch) or batch.rank:
+                continue
+            operations = snapshot_of(batch, {}).operations
+            middle = operations[len(operations) // 2].record_id if operations else 0
+            moved = tuple(
+                replace(o, launched_at=(o.launched_at or 0) + step_us)
+                if o.record_id >= middle
+                else o
+                for o in operations
+            )
+            anew = replace(batch, attempt=batch.attempt + 10 * SAME_ATTEMPT_US * bool(step_us))
+            job.apply_batch(anew, moved, START_NS + number)
+        limits.append(max(waits.longest for waits in job.waits.values()))
+    assert limits[0] == limits[1] > 0
