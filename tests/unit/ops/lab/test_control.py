@@ -201,9 +201,14 @@ def test_what_a_crashed_lab_left_is_removed(state: Path) -> None:
     path.mkdir(parents=True)
     (path / "sys").mkdir()
     (path / "truth.jsonl").write_text("{}\n")
-    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
-    ours, foreign = subprocess.Popen([*sleeper, str(path)]), subprocess.Popen(sleeper)
+    sleeper = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
+    ours = subprocess.Popen([*sleeper, str(path)], stdout=subprocess.PIPE)
+    foreign = subprocess.Popen(sleeper, stdout=subprocess.DEVNULL)
     try:
+        # Before it runs, its command line is still ours.
+        assert ours.stdout is not None
+        with ours.stdout as said:
+            assert said.readline() == b"\n"
         (path / "pids.json").write_text(f"[{ours.pid}, {foreign.pid}, 999999999]")
         folder = LabFolder.acquire("crashed")
         assert [p.name for p in path.iterdir()] == ["lock"]

@@ -25,7 +25,7 @@ OWN = SHAPED | {"switch-off", "cross-traffic"}
 KERNEL_FAULTS = [
     kind.name
     for kind in KINDS.values()
-    if NETNS_LAB in kind.labs and kind.layer is not Layer.HOST and kind.name not in OWN
+    if NETNS_LAB in kind.labs and kind.layer not in {Layer.HOST, Layer.JOB} and kind.name not in OWN
 ]
 
 
