@@ -11,12 +11,12 @@ from probers.clock import SystemClock
 from probers.config.settings import OPTIONS, SECTION, AgentConfig, build_config
 from probers.host.netns import located
 from probers.publish import kafka_client
-from schemas import avro, topics
-from schemas.codec import Codec
+from probers.publish.codec import make_codec
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.command import Command, Flags, Table
 from schemas.process.eventlog import EventLog
 from schemas.process.signals import call_on_stop
+from schemas.topics import AGENT
 
 USAGE: Final = 2
 ENVIRONMENT: Final = 3
@@ -102,29 +102,12 @@ def _start(settings: KafkaSettings, built: tuple[AgentConfig, bool]) -> int:
     return _run(config, settings)
 
 
-def make_codec(settings: KafkaSettings) -> Codec:
-    """Return the codec, its schemas looked up already where a registry names them.
-
-    The registry's client is imported only where one is configured: it brings urllib
-    and ssl with it.
-    """
-    if settings.registry_url is None:
-        return Codec()
-    from schemas.kafka.registry import Registry, framer_of  # noqa: PLC0415 - see above
-
-    registry = Registry(settings.registry_url, settings.registry_user, settings.registry_password)
-    for topic in topics.TOPICS:
-        if topics.AGENT in topic.producers + topic.consumers:
-            registry.id_of(avro.current(topic.name))
-    return Codec(framer_of(settings, registry))
-
-
 def _run(config: AgentConfig, settings: KafkaSettings) -> int:
     log = EventLog("agent")
     try:
         client = kafka_client.load()
         config = replace(config, rnics=tuple(located(rnic) for rnic in config.rnics))
-        agent = Agent(config, settings, make_codec(settings), SystemClock())
+        agent = Agent(config, settings, make_codec(settings, AGENT), SystemClock())
     except (RuntimeError, ImportError, OSError) as error:
         log.error("agent.cannot_start", reason=str(error))
         return ENVIRONMENT

@@ -125,9 +125,7 @@ def stuck_flows(states: Mapping[int, SocketState], ranks: Iterable[int]) -> list
                 stalled_ns = state.arrived_ns - state.still_ns[ends]
             if stalled_ns < STUCK_NS:
                 continue
-            peer = socket.peer_rank
-            if peer is None:
-                peer = _peer(ends, owners, state.batch.host_id)
+            peer = _peer(socket, owners, state.batch.host_id)
             if rank in wanted or peer in wanted:
                 repeats = bool(socket.backoff) or bool(socket.retransmits)
                 place = f"{socket.peer_address}:{socket.peer_port}"
@@ -148,9 +146,7 @@ def queued_flows(states: Mapping[int, SocketState]) -> list[Stuck]:
             waited_ns = state.arrived_ns - state.queued_ns[ends]
             if not socket.queued_bytes or waited_ns < STUCK_NS:
                 continue
-            peer = socket.peer_rank
-            if peer is None:
-                peer = _peer(ends, owners, state.batch.host_id)
+            peer = _peer(socket, owners, state.batch.host_id)
             if peer is not None:
                 place = f"{socket.peer_address}:{socket.peer_port}"
                 found.append(Stuck(rank, peer, socket.queued_bytes, waited_ns, False, place))
@@ -178,9 +174,13 @@ def _owners(states: Mapping[int, SocketState]) -> dict[Ends, list[tuple[int, str
     return owners
 
 
-def _peer(ends: Ends, owners: Mapping[Ends, list[tuple[int, str]]], host_id: str) -> int | None:
+def _peer(
+    socket: RankSocket, owners: Mapping[Ends, list[tuple[int, str]]], host_id: str
+) -> int | None:
     """Return whose the other end of a socket is: of a loopback's only within the host."""
-    address, port, peer_address, peer_port = ends
+    if socket.peer_rank is not None:
+        return socket.peer_rank
+    address, port, peer_address, peer_port = ends_of(socket)
     held = owners.get((peer_address, peer_port, address, port), [])
     if peer_address.startswith(LOOPBACK):
         held = [owner for owner in held if owner[1] == host_id]

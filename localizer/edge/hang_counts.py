@@ -28,7 +28,7 @@ ANALYSIS: Final = Metric(
     name="skeletonhunter_hangs_analysis_seconds",
     kind=Kind.HISTOGRAM,
     doc="Time that it took to decide what had become due",
-    action="Above two seconds: more ranks than one watcher can hold (docs/guide/sizing.md).",
+    action="Above two seconds: more ranks than one watcher can hold (docs/guide/collectives.md).",
 )
 TRANSITIONS: Final = Metric(
     name="skeletonhunter_hang_transitions_total",

@@ -16,7 +16,7 @@ from localizer.edge.decoding import decoded
 from localizer.edge.hang_counts import HangCounts
 from localizer.edge.history import History
 from localizer.edge.outbox import HANGS, Outbox, hang_records
-from localizer.edge.reader import Inputs, Reader
+from localizer.edge.reader import Inputs, Reader, StalledError
 from localizer.merge import Barrier
 from schemas import topics
 from schemas.codec import Codec, DecodeError
@@ -24,7 +24,6 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.leadership import Leadership
 from schemas.process import memory
 from schemas.process.ending import ending
-from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.process.health import Health
 from schemas.records import CollectiveBatch, Communicator, Hang, SocketBatch
@@ -42,10 +41,6 @@ INPUTS: Final = Inputs(
 DECIDE_S: Final = GRID_NS / SECOND_NS
 FOLLOW_S: Final = 1.0
 METRICS_S: Final = 10.0
-
-
-class StalledError(CannotRunError):
-    """Nothing is read though there is something; a new process can."""
 
 
 class HangService:

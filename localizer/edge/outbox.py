@@ -9,8 +9,9 @@ write nothing more.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic
 
+from localizer.edge.history import Transition
 from schemas import topics
 from schemas.codec import Codec
 from schemas.enums import FaultLifecycle
@@ -31,7 +32,6 @@ CE_TYPES: Final = {
 }
 
 Headers = list[tuple[str, str | bytes | None]]
-Transition = TypeVar("Transition", FaultEvent, Hang)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ from schemas.kafka.errors import BrokerError
 from schemas.kafka.leadership import role_group
 from schemas.kafka.options import reader_options
 from schemas.kafka.unreadable import reported_once, step_over
+from schemas.process.errors import CannotRunError
 from schemas.process.lag import LogLag
 from schemas.topics import Topic
 from schemas.units import MS_NS
@@ -55,6 +56,10 @@ STATE_INPUTS: Final = (
 )
 # Read from the look-back: they say what happened.
 LOG_INPUTS: Final = (topics.ANOMALY, topics.HEARTBEAT, topics.PATH_TRACE)
+
+
+class StalledError(CannotRunError):
+    """Nothing is read though there is something; a new process can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

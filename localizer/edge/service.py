@@ -19,7 +19,7 @@ from localizer.edge.decoding import decoded
 from localizer.edge.exposed import Exposed
 from localizer.edge.history import History
 from localizer.edge.outbox import PROCESS, Outbox, fault_records
-from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS, Reader
+from localizer.edge.reader import LOG_INPUTS, STATE_INPUTS, Reader, StalledError
 from localizer.inference import search
 from localizer.merge import Barrier, Merge
 from schemas import topics
@@ -29,7 +29,6 @@ from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.leadership import Leadership
 from schemas.process import memory
 from schemas.process.ending import ending
-from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.process.health import Health
 from schemas.process.refusals import RefusalLog
@@ -49,10 +48,6 @@ EVENTS: Final = {
     FaultLifecycle.UPDATED: "fault.updated",
     FaultLifecycle.RESOLVED: "fault.resolved",
 }
-
-
-class StalledError(CannotRunError):
-    """Nothing is read though there is something; a new process can."""
 
 
 class Service:

@@ -17,7 +17,7 @@ from localizer.verdict.catalogue import AGENT, HANG_GROUPS, KINDS, STUCK, FaultK
 from localizer.verdict.claims import MAX_EVIDENCE, MAX_TASKS, Claim, make_claim
 from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
 from schemas.enums import Certainty, ComponentKind, FaultLifecycle, HangClass
-from schemas.ids import STATE_SEPARATOR, FlowId
+from schemas.ids import STATE_SEPARATOR, FlowId, rank_id
 from schemas.records import FaultEvent, Hang
 from schemas.units import SECOND_NS, ns_to_us, us_to_ns
 
@@ -214,7 +214,7 @@ class HangFaults:
             component, component_kind = parts[0], None
         else:
             blamed = hang.ranks or hang.waiting_ranks
-            parts = [_rank_id(hang.task_id, rank) for rank in blamed] or [hang.task_id]
+            parts = [rank_id(hang.task_id, rank) for rank in blamed] or [hang.task_id]
             component, component_kind = parts[0], ComponentKind.RANK
         share = confidence / len(parts)
         return replace(
@@ -264,14 +264,10 @@ class HangFaults:
                 del self._own[task_id]
 
 
-def _rank_id(task_id: str, rank: int) -> str:
-    return f"{task_id}{STATE_SEPARATOR}{rank}"
-
-
 def _ranks(hang: Hang) -> tuple[str, ...]:
     """Return the ranks that a hang stops, culprits among them."""
     every = sorted({*hang.ranks, *hang.waiting_ranks})
-    return tuple(_rank_id(hang.task_id, rank) for rank in every[:MAX_RANKS])
+    return tuple(rank_id(hang.task_id, rank) for rank in every[:MAX_RANKS])
 
 
 def _may_cause(hang: Hang, group: str, kind: FaultKind) -> bool:
@@ -351,6 +347,7 @@ def _changed(
     return events, [fault.event]
 
 
-def _by_number(rank_id: str) -> tuple[str, int]:
-    task_id, _, number = rank_id.rpartition(STATE_SEPARATOR)
+def _by_number(rank: str) -> tuple[str, int]:
+    """Return the job and the number of a rank by its id."""
+    task_id, _, number = rank.rpartition(STATE_SEPARATOR)
     return task_id, int(number) if number.isdecimal() else -1

@@ -13,15 +13,15 @@ from probers.collector.config import SECTION, CollectConfig
 from probers.collector.look import Looker
 from probers.collector.service import Service
 from probers.publish import kafka_client
+from probers.publish.codec import make_codec
 from probers.publish.publisher import Publisher
-from schemas import avro, topics
-from schemas.codec import Codec
 from schemas.ids import check_id
 from schemas.kafka.connection import KafkaSettings
 from schemas.process.command import Command, Flags, Table
 from schemas.process.eventlog import EventLog
 from schemas.process.settings import ConfigError, build_config, settings_of
 from schemas.process.signals import call_on_stop
+from schemas.topics import JOB_COLLECTOR
 
 USAGE: Final = 2
 ENVIRONMENT: Final = 3
@@ -147,20 +147,6 @@ def _line(record: object) -> str:
     return ""
 
 
-def _codec(settings: KafkaSettings) -> Codec:
-    """Return the codec, with a registry's ids of the schemas if one is configured."""
-    if settings.registry_url is None:
-        return Codec()
-    # It brings urllib and ssl with it.
-    from schemas.kafka.registry import Registry, framer_of  # noqa: PLC0415
-
-    registry = Registry(settings.registry_url, settings.registry_user, settings.registry_password)
-    for topic in topics.TOPICS:
-        if topics.JOB_COLLECTOR in topic.producers:
-            registry.id_of(avro.current(topic.name))
-    return Codec(framer_of(settings, registry))
-
-
 def _start(settings: KafkaSettings, request: Request) -> int:
     log = EventLog(SECTION)
     looker = _looker(request, settings.cluster)
@@ -169,7 +155,7 @@ def _start(settings: KafkaSettings, request: Request) -> int:
     try:
         client = kafka_client.load()
         publisher = Publisher(
-            settings, _codec(settings), SystemClock(),
+            settings, make_codec(settings, JOB_COLLECTOR), SystemClock(),
             client_id=f"collect-{request.host_id}",
             queue_bytes=request.config.queue_kbytes * 1024, log=log,
         )  # fmt: skip

@@ -50,7 +50,7 @@ from schemas.kafka.connection import KafkaSettings
 
 config = build_config({}, {}, {"host_id": "h0", "rnic": [{"rail": 0, "address": "127.0.0.1"}]})
 settings = KafkaSettings(bootstrap="127.0.0.1:1")
-agent = Agent(config, settings, probers.cli.make_codec(settings), SystemClock())
+agent = Agent(config, settings, probers.cli.make_codec(settings, probers.cli.AGENT), SystemClock())
 for _ in range(20):
     agent._sleep()
     agent._work()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from probers import cli
+from probers.publish.codec import make_codec
 from schemas import topics
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import RegistryError
@@ -83,7 +84,7 @@ def test_with_a_registry_all_schemas_are_looked_up_at_the_start(
     registry: type[_Handler],
 ) -> None:
     """Afterwards nothing is asked: the loop never waits for the registry to encode."""
-    codec = cli.make_codec(settings(registry))
+    codec = make_codec(settings(registry), topics.AGENT)
     asked = registry.asked
     assert asked == len(KNOWN)
     value = codec.encode(topics.ENDPOINT, endpoint("w0/r0"))
@@ -96,7 +97,7 @@ def test_a_schema_that_is_not_registered_is_told_at_the_start(registry: type[_Ha
     """With what to do about it."""
     registry.known = KNOWN - {"probe.round.v1-value"}
     with pytest.raises(RegistryError, match="schemas register"):
-        cli.make_codec(settings(registry))
+        make_codec(settings(registry), topics.AGENT)
 
 
 def test_check_reads_the_settings_and_starts_nothing(

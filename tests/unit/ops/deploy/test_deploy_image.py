@@ -31,7 +31,7 @@ from schemas.kafka.connection import KafkaSettings
 
 config = build_config({}, {}, {"host_id": "h0", "rnic": [{"rail": 0, "address": "127.0.0.1"}]})
 settings = KafkaSettings(bootstrap="127.0.0.1:1")
-agent = Agent(config, settings, probers.cli.make_codec(settings), SystemClock())
+agent = Agent(config, settings, probers.cli.make_codec(settings, probers.cli.AGENT), SystemClock())
 agent._sleep()
 agent._work()
 # Cython's own entries there are no modules of anybody's.
