@@ -19,6 +19,10 @@ from typing import Final
 # In order a process ends within a second or two; Kubernetes and our units kill after thirty.
 LIMIT_S: Final = 20.0
 EXIT_CODE: Final = 3
+# Once the interpreter itself ends, none of its threads runs any more, while clients that nobody
+# closed are still destroyed, and may hang. A timer in C then ends the process, with its own code.
+INTERPRETER_S: Final = 5.0
+INTERPRETER_CODE: Final = 1
 
 
 @contextmanager
@@ -57,6 +61,11 @@ def end_within_after(signals: Collection[int], limit_s: float = LIMIT_S) -> None
         _leave(limit_s)
 
     threading.Thread(target=wait, name="ending", daemon=True).start()
+
+
+def end_interpreter_within(limit_s: float = LIMIT_S + INTERPRETER_S) -> None:
+    """End this process where it, or the end of its interpreter, takes longer than that."""
+    faulthandler.dump_traceback_later(limit_s, exit=True)
 
 
 def _leave(limit_s: float) -> None:

@@ -46,3 +46,34 @@ def test_what_hangs_is_left_behind_and_named(code: str) -> None:
     assert process.returncode == 3
     assert "left behind" in said
     assert "in hang" in said
+
+
+AFTER_THE_LAST_LINE = """
+import time
+class Client:
+    def __del__(self):
+        time.sleep(600)
+signals.call_on_stop(lambda: None)
+print("ready", flush=True)
+client = Client()
+client.itself = client
+sys.stdin.read()
+"""
+
+
+def test_an_interpreter_that_hangs_while_it_ends_is_left_behind() -> None:
+    """Its threads run no more then: a timer in C ends it."""
+    limit = "import sys\nending.end_interpreter_within.__defaults__ = (0.4,)\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", HANGS + limit + AFTER_THE_LAST_LINE],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert "Timeout" in said
