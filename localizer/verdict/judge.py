@@ -240,11 +240,15 @@ class Judge:
         return all(alive(agent, onset_ns) for agent in common_agents(case.open))
 
     def _may_be_stall(self, case: Case, now_ns: int) -> bool:
-        """Return whether a process that paused for a moment explains the case as well."""
+        """Return whether a process that paused, or answers no more, explains the case as well."""
         since = agents_must_live_since(case)
         age_ns = now_ns - min(flow.seen_ns for flow in since)
         onset_ns = min(flow.onset_ns for flow in since)
         for agent in common_agents(case.open):
+            if age_ns < ROUND_NS and all(flow.responder == agent for flow in since):
+                # Nothing of its own is lost, as from an agent that sends and does not answer. A
+                # round shows whether its other endpoints answer, and whether its own probes get on.
+                return True
             well = case.evidence.well(agent)
             if len(case.open) < STALL_SHARE * (len(case.open) + well):
                 continue

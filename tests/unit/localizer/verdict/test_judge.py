@@ -1,15 +1,18 @@
 """From when on an agent must have lived for the network to be blamed; what queues look like."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
 import pytest
 
+from localizer.config import CoreConfig
 from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow
+from localizer.facts.inputs import Sources
 from localizer.verdict.cases import Case
-from localizer.verdict.judge import BURST_WINDOWS_NS, agents_must_live_since, by_queues
+from localizer.verdict.judge import BURST_WINDOWS_NS, Judge, agents_must_live_since, by_queues
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
 from streams.config import REFRESH_STEP_NS, DetectionConfig
@@ -38,6 +41,35 @@ def test_an_agent_that_restarts_did_not_live_because_some_packets_were_lost_befo
     assert agents_must_live_since(both) == cut
     only = cast(Case, SimpleNamespace(open=(*lossy, cut[0])))
     assert agents_must_live_since(only) == (*lossy, cut[0])
+
+
+@pytest.mark.parametrize(("probers", "waits"), [("aaa", True), ("aab", False)])
+def test_an_rnic_is_not_blamed_for_an_agent_that_may_answer_no_more(
+    probers: str, *, waits: bool
+) -> None:
+    """The probes to one RNIC come first: a round later those to the agent's others are lost, too.
+
+    Probes of the agent's own that are lost say at once that it is not only its answers.
+    """
+    cut = tuple(
+        replace(
+            bad(n, AnomalyKind.CONNECTIVITY, 0),
+            prober=prober,
+            responder="b" if prober == "a" else "a",
+        )
+        for n, prober in enumerate(probers)
+    )
+    # Both directions between two agents have both in common; a third tells which one it is.
+    cut = (*cut, replace(cut[0], prober="c"))
+    case = cast(
+        Case, SimpleNamespace(open=cut, evidence=SimpleNamespace(well=lambda _: len(cut) * 9))
+    )
+    lives = SimpleNamespace(alive_after=lambda *_: True)
+    sources = SimpleNamespace(liveness=lives, topology=None, states=None, findings=None)
+    judge = Judge(CoreConfig(cluster="c"), cast(Sources, sources))
+    now_ns = cut[0].seen_ns + SECOND_NS // 2
+    assert judge._may_be_stall(case, now_ns) is waits
+    assert not judge._may_be_stall(case, now_ns + 2 * SECOND_NS)
 
 
 def late(answers_ns: np.ndarray) -> list[BadFlow]:
