@@ -1,7 +1,7 @@
 """How long it takes to say why a job of many ranks hangs: `python -m ops.bench.hang_analysis`.
 
 A job of tensor-, pipeline- and data-parallel groups and one of all ranks. Ten seconds of batches
-are folded; then one rank launches nothing more, and everybody ends up waiting for it. Told in
+are read and folded; then one rank launches nothing more, and everybody ends up waiting for it. Told in
 seconds of CPU time of one core.
 """
 
@@ -12,7 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
+from localizer.collectives.batch_reader import BatchReader
 from localizer.collectives.hang_watch import HangWatch
+from schemas import topics
+from schemas.codec import Codec
 from schemas.enums import CollectiveSource, CollectiveState, ProcessState
 from schemas.records import CollectiveOp, CollectiveSnapshot, Hang
 from schemas.records.batches import RankProcess, batch_of
@@ -28,6 +33,8 @@ TENSOR_OPERATIONS: Final = 4
 DATA_OPERATIONS: Final = 2
 BEGIN_US: Final = 1_700_000_000_000_000
 TIMEOUT_MS: Final = 600_000
+# Messages that are read at once.
+POLL: Final = 500
 # How long the job stands until the last batch.
 STANDS_US: Final = 8_000_000
 
@@ -114,35 +121,61 @@ def batches(rank: Rank, *, stalls: int) -> Iterator[tuple[CollectiveSnapshot, in
         before = upto
 
 
-def run(ranks: int, culprit: int) -> tuple[float, float, int, list[Hang]]:
-    """Return CPU seconds of the fold and of the analysis, operations, and what was found."""
-    watch = HangWatch("bench")
-    feed: list[tuple[int, RankProcess, CollectiveSnapshot]] = []
+def messages(ranks: int, culprit: int, codec: Codec) -> list[tuple[int, bytes]]:
+    """Return what the collectors of a job send in the window, in order, each with when (µs)."""
+    found = []
     for number in range(ranks):
         process = RankProcess(
             cluster="bench", task_id="job1", rank=number, world_size=ranks,
             host_id=f"host:{number // 8}", endpoint_ids=(f"job1-w{number // 8}/r{number % 8}",),
-            attempt=BEGIN_US, pid=number, process_state=ProcessState.SLEEPING, cpu_ns=None,
+            attempt=BEGIN_US, pid=number + 1, process_state=ProcessState.SLEEPING, cpu_ns=None,
         )  # fmt: skip
         for snapshot, at in batches(Rank(number, ranks), stalls=culprit):
-            feed.append((at, process, snapshot))
-    feed.sort(key=lambda item: item[0])
-    folding, count, last_ns = 0.0, 0, 0
-    for at, process, snapshot in feed:
-        # A hundredth of a core.
-        work = replace(process, cpu_ns=(at - BEGIN_US) * US_NS // 100)
-        batch = batch_of(
-            snapshot, work, taken_at=at, source=CollectiveSource.FLIGHT_RECORDER, operations=(),
-            whole=False,
-        )  # fmt: skip
-        last_ns = at * US_NS
+            # A hundredth of a core.
+            work = replace(process, cpu_ns=(at - BEGIN_US) * US_NS // 100)
+            batch = batch_of(
+                snapshot, work, taken_at=at, source=CollectiveSource.FLIGHT_RECORDER, whole=False
+            )
+            found.append((at, codec.encode(topics.COLLECTIVE_OP, batch)))
+    return sorted(found, key=lambda message: message[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """CPU seconds of each part, and what was read and found."""
+
+    reading: float
+    folding: float
+    analysis: float
+    operations: int
+    n_bytes: int
+    found: list[Hang]
+
+
+def run(ranks: int, culprit: int) -> Run:
+    """Read and fold the window as the watcher does, and analyse once."""
+    codec = Codec()
+    sent = messages(ranks, culprit, codec)
+    watch, reader = HangWatch("bench"), BatchReader(codec)
+    reader.read([value for _, value in sent[:POLL]], np.zeros(min(POLL, len(sent)), np.int64))
+    reading, folding, count = 0.0, 0.0, 0
+    for begin in range(0, len(sent), POLL):
+        part = sent[begin : begin + POLL]
         began = time.process_time()
-        watch.feed_batch(batch, snapshot.operations, last_ns)
+        read = reader.read([v for _, v in part], np.array([at * US_NS for at, _ in part]))
+        reading += time.process_time() - began
+        began = time.process_time()
+        for (at, _), held in zip(part, read, strict=True):
+            if held is not None:
+                watch.feed_batch(held.batch, held.operations, at * US_NS)
+                count += len(held.operations)
         folding += time.process_time() - began
-        count += len(snapshot.operations)
     began = time.process_time()
-    found = watch.advance(last_ns + SECOND_NS)
-    return folding, time.process_time() - began, count, found
+    found = watch.advance(sent[-1][0] * US_NS + SECOND_NS)
+    return Run(
+        reading, folding, time.process_time() - began, count,
+        sum(len(value) for _, value in sent), found,
+    )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,12 +184,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ranks", type=int, default=10_240)
     options = parser.parse_args(arguments)
     culprit = options.ranks // 3
-    folding, analysis, count, found = run(options.ranks, culprit)
-    print(f"ranks {options.ranks:,}, operations {count:,} in {WINDOW_S} s")
-    print(f"fold of the window: {folding:.2f} s CPU, one analysis: {analysis:.2f} s CPU")
-    for hang in found:
+    one = run(options.ranks, culprit)
+    intake = one.reading + one.folding
+    print(f"ranks {options.ranks:,}, operations {one.operations:,} in {WINDOW_S} s")
+    print(f"read: {one.reading:.2f} s CPU, fold: {one.folding:.2f} s CPU")
+    print(
+        f"intake, a second of CPU: {one.operations / intake:,.0f} operations, "
+        f"{one.n_bytes / intake / 1e6:.1f} MB"
+    )
+    print(f"one analysis: {one.analysis:.2f} s CPU")
+    for hang in one.found:
         print(f"{hang.hang_class} {hang.ranks}, {len(hang.waiting_ranks):,} ranks wait")
-    return 0 if [h.ranks for h in found] == [(culprit,)] else 1
+    return 0 if [h.ranks for h in one.found] == [(culprit,)] else 1
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ _SKIP_TEXT: Final = int(Op.SKIP_TEXT)
 _SKIP_FIXED: Final = int(Op.SKIP_FIXED)
 _SKIP_NULL: Final = int(Op.SKIP_NULL)
 _DOUBLE: Final = int(Op.DOUBLE)
+_ARRAY: Final = int(Op.ARRAY)
 
 
 @inlined
@@ -54,6 +55,8 @@ def read_fields(
     row: int,
 ) -> int:
     """Carry out the instructions from `first` to `last`; return the position behind, or BAD.
+
+    No array is among them.
 
     Parameters
     ----------
@@ -129,6 +132,92 @@ def read_fields(
     return at
 
 
+@inlined
+def next_array(plan: Plan, first: int, last: int) -> int:
+    """Return which of these instructions is the first that passes over an array; `last`: none."""
+    step = first
+    while step < last and plan.program[step, 0] != _ARRAY:
+        step += 1
+    return step
+
+
+@compiled
+def read_run(
+    data: NDArray[np.uint8],
+    at: int,
+    end: int,
+    plan: Plan,
+    first: int,
+    last: int,
+    out: NDArray[np.int64],
+    row: int,
+) -> int:
+    """Carry out instructions without a copy of the code in each caller.
+
+    Returns the position behind what they read, BAD also where that is behind `end`.
+    """
+    at = read_fields(data, at, end, plan, first, last, out, row)
+    return at if at <= end else BAD
+
+
+@compiled
+def pass_plain(
+    data: NDArray[np.uint8],
+    at: int,
+    end: int,
+    plan: Plan,
+    first: int,
+    last: int,
+    out: NDArray[np.int64],
+) -> int:
+    """Pass over an array whose items hold none; return the position behind it, or BAD."""
+    while True:
+        count, at = read_block(data, at, end)
+        if at < 0 or count == 0:
+            return at
+        for _ in range(count):
+            at = read_run(data, at, end, plan, first, last, out, 0)
+            if at < 0:
+                return BAD
+
+
+@compiled
+def pass_array(
+    data: NDArray[np.uint8],
+    at: int,
+    end: int,
+    plan: Plan,
+    first: int,
+    last: int,
+    out: NDArray[np.int64],
+) -> int:
+    """Pass over an array; return the position behind it, or BAD.
+
+    Parameters
+    ----------
+    first, last : the instructions of an item, which write nothing to `out`
+    """
+    if next_array(plan, first, last) == last:
+        return pass_plain(data, at, end, plan, first, last, out)
+    while True:
+        count, at = read_block(data, at, end)
+        if at < 0 or count == 0:
+            return at
+        for _ in range(count):
+            step = first
+            while step < last:
+                inner = next_array(plan, step, last)
+                at = read_run(data, at, end, plan, step, inner, out, 0)
+                if at < 0:
+                    return BAD
+                step = inner
+                if inner < last:
+                    step += 1 + plan.program[inner, 2]
+                    at = pass_plain(data, at, end, plan, inner + 1, step, out)
+                    if at < 0:
+                        return BAD
+
+
 @compiled
 def read_part(
     data: NDArray[np.uint8],
@@ -140,12 +229,26 @@ def read_part(
     out: NDArray[np.int64],
     row: int,
 ) -> int:
-    """Do the same for the fields of a record, without a copy of the code in each caller.
+    """Do the same for the fields of a record, with arrays among them that are passed over.
 
     Returns the position behind them, BAD also where that is behind `end`.
     """
-    at = read_fields(data, at, end, plan, first, last, out, row)
-    return at if at <= end else BAD
+    step = first
+    while True:
+        array = next_array(plan, step, last)
+        at = read_run(data, at, end, plan, step, array, out, row)
+        if at < 0:
+            return BAD
+        if array == last:
+            return at
+        begin, column = at, plan.program[array, 1]
+        step = array + 1 + plan.program[array, 2]
+        at = pass_array(data, at, end, plan, array + 1, step, out)
+        if at < 0:
+            return BAD
+        if column >= 0:
+            out[column, row] = begin
+            out[column + 1, row] = at - begin
 
 
 @compiled

@@ -4,9 +4,10 @@ A `FieldTable` names the fields of a topic that somebody wants, and the column o
 turns it and a writer's schema into a `Plan`: one instruction for each field on the wire, which
 either fills a column or passes over the field. `schemas.columns.interpreter` carries it out.
 
-A datum is a record; at most one of its fields is an array of records, its items. A schema with
-anything else (maps, other arrays, unions of several types, another order) has no plan, and
-fastavro decodes its datums. `ops.recording.message_plan` adds instructions to a `Compiler`: nested
+A datum is a record; at most one of its fields is an array of records, its items. Other arrays are
+passed over, and it can be noted where they stand. A schema with anything else (maps, arrays within
+arrays of arrays, unions of several types, another order) has no plan, and fastavro decodes its
+datums. `ops.recording.message_plan` adds instructions to a `Compiler`: nested
 arrays, and enums that are written as strings.
 """
 
@@ -26,6 +27,8 @@ from schemas.avro import SchemaVersion
 # once per record or item, so that this bounds how far it reads behind the end.
 MAX_INSTRUCTIONS: Final = 128
 NO_COLUMN: Final = -1
+# Arrays within arrays that are passed over.
+MAX_DEPTH: Final = 2
 # The symbol whose value stands for all symbols that a table does not know: the schemas' default.
 UNKNOWN_SYMBOL: Final = "UNKNOWN"
 
@@ -45,10 +48,14 @@ class Kind(Enum):
     NULLABLE_TEXT = auto()
     # 0: false, -1: true; any other number is none.
     BOOLEAN = auto()
+    # The same, or NULL.
+    NULLABLE_BOOLEAN = auto()
     # The bits of a double, to be looked at as float64.
     DOUBLE = auto()
     # The same, or NULL.
     NULLABLE_DOUBLE = auto()
+    # Where an array begins in the data; the next column holds its length in bytes.
+    ARRAY = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +106,16 @@ class Op(IntEnum):
     # Argument: which branch is null. Column: how many instructions the other branch has.
     SKIP_NULL = 7
     DOUBLE = 8
+    # Column: where it begins, and the next how many bytes it has. Argument: how many of the
+    # instructions that follow pass over an item. For `interpreter.read_part`.
+    ARRAY = 9
 
 
 # What the other branch of a nullable field is, and what reads it.
 _OF_NULLABLE: Final = {
     Kind.NULLABLE_TEXT: ("string", Op.TEXT),
+    # One byte, 0 or 1.
+    Kind.NULLABLE_BOOLEAN: ("boolean", Op.LONG),
     Kind.NULLABLE_DOUBLE: ("double", Op.DOUBLE),
 }
 
@@ -160,6 +172,7 @@ def make_plan(writer: SchemaVersion, table: FieldTable) -> Plan:
         compiler.values(before, table.fields)
         items_at = len(compiler.program)
         compiler.record(_behind_key(fields_of(array["items"]), table.key), table.items)
+        compiler.refuse_arrays(items_at, table.array)
         items_end = len(compiler.program)
         compiler.values(behind, table.fields)
     _check_resolves(writer)
@@ -182,6 +195,7 @@ class Compiler:
     def __init__(self) -> None:
         self.program: list[tuple[int, int, int]] = []
         self.symbols: list[int] = []
+        self._depth = 0
 
     def record(self, fields: Fields, wanted: Mapping[str, Wanted]) -> None:
         """Append the instructions of a record that has all wanted fields."""
@@ -226,6 +240,8 @@ class Compiler:
             self.add(Op.LONG, column)
         elif wanted.kind is Kind.ENUM and kind == "enum":
             self.add(Op.ENUM, column, self._symbols(node["symbols"], wanted.values))
+        elif wanted.kind is Kind.ARRAY and kind == "array":
+            self._pass_array(name, node["items"], column)
         elif wanted.kind in (Kind.LONG, Kind.NULLABLE_LONG) and kind in ("int", "long"):
             self.add(Op.LONG, column)
         elif wanted.kind is Kind.NULLABLE_LONG and kind == "union":
@@ -268,9 +284,27 @@ class Compiler:
             at = len(self.program)
             self.add(Op.SKIP_NULL)
             self.skip(name, other)
+            self.refuse_arrays(at, name)
             self.program[at] = (Op.SKIP_NULL, len(self.program) - at - 1, null)
+        elif kind == "array":
+            self._pass_array(name, node["items"], NO_COLUMN)
         elif kind != "null":
             raise PlanError(f"{name} is of type {kind!r}")
+
+    def refuse_arrays(self, begin: int, name: str) -> None:
+        """Raise PlanError if an array is passed over from an instruction on."""
+        if any(op == Op.ARRAY for op, _, _ in self.program[begin:]):
+            raise PlanError(f"{name} has an array")
+
+    def _pass_array(self, name: str, items: Any, column: int) -> None:
+        if self._depth == MAX_DEPTH:
+            raise PlanError(f"{name} is an array within {MAX_DEPTH} others")
+        self._depth += 1
+        at = len(self.program)
+        self.add(Op.ARRAY)
+        self.skip(name, items)
+        self.program[at] = (Op.ARRAY, column, len(self.program) - at - 1)
+        self._depth -= 1
 
 
 def _behind_key(fields: Fields, key: tuple[tuple[str, str], ...]) -> Fields:

@@ -1,9 +1,9 @@
 """Many messages of a topic as records of its class, read by a kernel.
 
 For topics whose records hold numbers, texts, enums and booleans, each of which may be null, and at
-most one array of such records. It reads only what is certainly right and within its bounds, and
-texts of ASCII; of the rest `Codec.decode` says what it is. The records are those that it returns,
-for a fifth of the time.
+most one array of such records; of other arrays it is known where they stand. It reads only what is
+certainly right and within its bounds, and texts of ASCII; of the rest `Codec.decode` says what it
+is. The records are those that it returns, for a fifth of the time.
 """
 
 import typing
@@ -33,6 +33,7 @@ NO_ARRIVAL: Final = -1
 _TRUE: Final = -1
 
 _TEXTS: Final = (Kind.TEXT, Kind.NULLABLE_TEXT)
+_BOOLEANS: Final = (Kind.BOOLEAN, Kind.NULLABLE_BOOLEAN)
 _DOUBLES: Final = (Kind.DOUBLE, Kind.NULLABLE_DOUBLE)
 
 # Returns one field of all records.
@@ -61,6 +62,8 @@ class RecordColumns:
         Where the items of each record end.
     item_wanted
         By field of an item: which column it is.
+    writer
+        Which of the topic's schemas they were written by; equal for equal ones.
     """
 
     first: int
@@ -71,10 +74,17 @@ class RecordColumns:
     items: Int64s
     item_ends: Int64s
     item_wanted: Mapping[str, Wanted]
+    writer: int
 
     def numbers(self, name: str) -> Int64s:
         """Return a field of numbers, `NULL` for null."""
         found: Int64s = self.columns[self.wanted[name].column]
+        return found
+
+    def arrays(self, name: str) -> Int64s:
+        """Return where each record's array stands in the data, shape (2, read): begin and bytes."""
+        column = self.wanted[name].column
+        found: Int64s = self.columns[column : column + 2]
         return found
 
     def texts(self, name: str) -> list[str]:
@@ -104,22 +114,27 @@ class _Fields:
     """
 
     def __init__(self, hints: Mapping[str, Any]) -> None:
-        self.names = tuple(hints)
         self.wanted: dict[str, Wanted] = {}
-        self.values: list[_Values] = []
+        self.values: dict[str, _Values] = {}
         self.count = 0
         for name, hint in hints.items():
-            self.wanted[name], values = _field(self.count, hint)
-            self.values.append(values)
-            self.count += 2 if self.wanted[name].kind in _TEXTS else 1
-        self.booleans = [self.wanted[name].column for name, hint in hints.items() if hint is bool]
+            if typing.get_origin(hint) is tuple:
+                self.wanted[name] = Wanted(self.count, Kind.ARRAY)
+            else:
+                self.wanted[name], self.values[name] = _field(self.count, hint)
+            self.count += 2 if self.wanted[name].kind in (*_TEXTS, Kind.ARRAY) else 1
+        self.booleans = [each.column for each in self.wanted.values() if each.kind in _BOOLEANS]
         texts = [wanted.column for wanted in self.wanted.values() if wanted.kind in _TEXTS]
         self.texts = np.array(texts, np.int64)
 
+    def each(self, data: bytes, columns: Int64s) -> Iterator[Iterable[Any]]:
+        """Yield the values of each field that is no array."""
+        return (values(data, columns) for values in self.values.values())
+
     def rows(self, data: bytes, columns: Int64s) -> Iterator[dict[str, Any]]:
-        """Yield the fields of each row by name."""
-        values = (each(data, columns) for each in self.values)
-        return (dict(zip(self.names, row, strict=True)) for row in zip(*values, strict=True))
+        """Yield the fields of each row by name, without arrays."""
+        values = self.each(data, columns)
+        return (dict(zip(self.values, row, strict=True)) for row in zip(*values, strict=True))
 
     def good(
         self,
@@ -130,7 +145,8 @@ class _Fields:
         """Return which rows are certainly within the bounds."""
         within = np.ones(columns.shape[1], np.bool_)
         for column in self.booleans:
-            within &= (columns[column] == 0) | (columns[column] == _TRUE)
+            values = columns[column]
+            within &= (values == 0) | (values == _TRUE) | (values == NULL)
         for bound, wanted in bounds:
             # A text has no more characters than bytes, and none only without bytes.
             text = bound.measure is Measure.CHARACTERS
@@ -152,24 +168,31 @@ class RecordReader:
     codec
         Whose framing the messages have.
     topic
-        Its record has at most one array.
+        Its record has at most one array, or `items` says which of them is read.
+    items
+        The array that is read, of records. Of the others only `columns` tells where they stand.
     """
 
-    def __init__(self, codec: Codec, topic: Topic) -> None:
+    def __init__(self, codec: Codec, topic: Topic, items: str | None = None) -> None:
         self._record: Callable[..., Any] = topic.record
-        self._array, self._item, hints, items = _shape(topic.record)
-        self._fields, self._items = _Fields(hints), _Fields(items)
+        self._array, self._item, hints, items_hints = _shape(topic.record, items)
+        self._fields, self._items = _Fields(hints), _Fields(items_hints)
         table = FieldTable(topic.name, self._fields.wanted, self._array, self._items.wanted)
         self._blocks = Blocks(codec.framer, table)
         own = [bound for bound in BOUNDS if bound.topic == topic.name]
         self._bounds = [
-            (b, self._fields.wanted[b.field]) for b in own if b.field in self._fields.wanted
+            (b, self._fields.wanted[b.field])
+            for b in own
+            if b.field in self._fields.wanted and b.measure is not Measure.ITEMS
         ]
         self._item_bounds = [
-            (b, self._items.wanted[b.field.partition(".")[2]]) for b in own if "." in b.field
+            (b, self._items.wanted[b.field.removeprefix(f"{self._array}.")])
+            for b in own
+            if b.field.startswith(f"{self._array}.")
         ]
         self._most_items = min(
-            (b.greatest for b in own if b.measure is Measure.ITEMS), default=float("inf")
+            (b.greatest for b in own if b.measure is Measure.ITEMS and b.field == self._array),
+            default=float("inf"),
         )
 
     def read(self, values: Sequence[bytes], arrivals_ns: Int64s) -> list[Any]:
@@ -187,13 +210,21 @@ class RecordReader:
             found += self._records(block)
         return found
 
+    def rows(self, block: RecordColumns) -> Iterator[dict[str, Any]]:
+        """Yield the fields of each record of a block by name, without arrays."""
+        return self._fields.rows(block.data, block.columns)
+
+    def item_values(self, block: RecordColumns) -> Iterator[Iterable[Any]]:
+        """Yield the values of each field of a block's items, fields in order."""
+        return self._items.each(block.data, block.items)
+
     def columns(self, values: Sequence[bytes], arrivals_ns: Int64s) -> Iterator[RecordColumns]:
         """Yield the same messages as columns, in order."""
         for block in self._blocks.make(values):
             columns = np.full((self._fields.count, len(block)), NULL, np.int64)
             whole = np.zeros(len(block), np.bool_)
             # An item has at least a byte for each of its fields.
-            room = len(block.data) // len(self._items.names) if self._array else 0
+            room = len(block.data) // len(self._items.wanted) if self._array else 0
             items = np.full((self._items.count, room), NULL, np.int64)
             item_ends = np.zeros(len(block), np.int64)
             if block.plan is not None:
@@ -210,6 +241,7 @@ class RecordReader:
                 items=items[:, : len(kept)][:, kept],
                 item_ends=np.cumsum(counts[whole]),
                 item_wanted=self._items.wanted,
+                writer=id(block.plan),
             )
 
     def _read(
@@ -241,7 +273,7 @@ class RecordReader:
             whole &= counts <= self._most_items
 
     def _records(self, block: RecordColumns) -> Iterator[Any]:
-        rows = self._fields.rows(block.data, block.columns)
+        rows = self.rows(block)
         if self._array:
             items = [self._item(**row) for row in self._items.rows(block.data, block.items)]
             ends = block.item_ends.tolist()
@@ -252,7 +284,9 @@ class RecordReader:
         return (self._record(**next(rows)) if good else None for good in block.whole.tolist())
 
 
-def _shape(record: type) -> tuple[str, Callable[..., Any], dict[str, Any], dict[str, Any]]:
+def _shape(
+    record: type, items: str | None
+) -> tuple[str, Callable[..., Any], dict[str, Any], dict[str, Any]]:
     """Return a record's array and the class of its items; hints of its fields and of theirs.
 
     The array's name is "" where there is none.
@@ -261,9 +295,9 @@ def _shape(record: type) -> tuple[str, Callable[..., Any], dict[str, Any], dict[
     arrays = [name for name, hint in hints.items() if typing.get_origin(hint) is tuple]
     if not arrays:
         return "", dict, hints, {}
-    if len(arrays) > 1:
+    if items is None and len(arrays) > 1:
         raise TypeError(f"no kernel reads several arrays: {arrays}")
-    (array,) = arrays
+    array = items or arrays[0]
     item: Any = typing.get_args(hints.pop(array))[0]
     if not is_dataclass(item):
         raise TypeError(f"no kernel reads items of {item}")
@@ -288,6 +322,10 @@ def _field(column: int, hint: Any) -> tuple[Wanted, _Values]:
         )
     if hint is bool and not nullable:
         return Wanted(column, Kind.BOOLEAN), lambda _, columns: (columns[column] == _TRUE).tolist()
+    if hint is bool:
+        return Wanted(column, Kind.NULLABLE_BOOLEAN), lambda _, columns: (
+            None if value == NULL else value == _TRUE for value in columns[column].tolist()
+        )
     if hint is int:
         if not nullable:
             return Wanted(column), lambda _, columns: columns[column].tolist()

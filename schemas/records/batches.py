@@ -207,30 +207,6 @@ def snapshot_of(
     BatchError
         If an operation refers to what the batch does not hold.
     """
-    # A negative index would be another one in Python.
-    _check_indices(batch)
-    frames = [
-        tuple(batch.frames[place] for place in stack.frames) for stack in batch.stacks
-    ]  # fmt: skip
-    shapes = [shape.sizes for shape in batch.shapes]
-    inputs = [tuple(shapes[p] for p in s.input_shapes) for s in batch.signatures]
-    outputs = [tuple(shapes[p] for p in s.output_shapes) for s in batch.signatures]
-
-    def operation_of(o: BatchOperation) -> CollectiveOp:
-        signature = batch.signatures[o.signature]
-        return CollectiveOp(
-            communicator=batch.communicators[o.communicator], operation=signature.operation,
-            sequence=o.sequence, is_p2p=o.is_p2p, record_id=o.record_id, op_id=o.op_id,
-            sender=o.sender, receiver=o.receiver,
-            input_sizes=inputs[o.signature], output_sizes=outputs[o.signature],
-            input_dtypes=signature.input_dtypes, output_dtypes=signature.output_dtypes,
-            n_bytes=o.n_bytes, launched_at=o.launched_at, started_at=o.started_at,
-            completed_at=o.completed_at,
-            missing_reason=None if o.missing_reason is None else batch.reasons[o.missing_reason],
-            state=o.state, retired=o.retired, timeout_ms=o.timeout_ms,
-            stack=() if o.stack is None else frames[o.stack],
-        )  # fmt: skip
-
     return CollectiveSnapshot(
         rank=batch.rank, source=batch.rank_id, library=batch.library,
         version=batch.format_version or "", taken_at=batch.recorded_at,
@@ -238,8 +214,76 @@ def snapshot_of(
         communicators=tuple(
             _progress(name, communicators.get(name)) for name in batch.communicators
         ),
-        operations=tuple(map(operation_of, batch.operations)),
+        operations=operations_of(batch),
     )  # fmt: skip
+
+
+def operations_of(batch: CollectiveBatch) -> tuple[CollectiveOp, ...]:
+    """Return the operations of a batch; raises BatchError as `snapshot_of`."""
+    tables = tables_of(batch)
+    operations = batch.operations
+    # A negative index would be another one in Python.
+    _check_each([o.communicator for o in operations], batch.communicators, "communicators")
+    _check_each([o.signature for o in operations], batch.signatures, "signatures")
+    reasons = [o.missing_reason for o in operations if o.missing_reason is not None]
+    _check_each(reasons, batch.reasons, "reasons")
+    stacks = [o.stack for o in operations if o.stack is not None]
+    _check_each(stacks, batch.stacks, "stacks")
+
+    def operation_of(o: BatchOperation) -> CollectiveOp:
+        return CollectiveOp(
+            communicator=batch.communicators[o.communicator],
+            sequence=o.sequence, is_p2p=o.is_p2p, record_id=o.record_id, op_id=o.op_id,
+            sender=o.sender, receiver=o.receiver, n_bytes=o.n_bytes, launched_at=o.launched_at,
+            started_at=o.started_at, completed_at=o.completed_at,
+            missing_reason=None if o.missing_reason is None else tables.reasons[o.missing_reason],
+            state=o.state, retired=o.retired, timeout_ms=o.timeout_ms,
+            stack=() if o.stack is None else tables.stacks[o.stack],
+            **tables.signatures[o.signature],
+        )  # fmt: skip
+
+    return tuple(map(operation_of, operations))
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the operations of a batch refer to, by index.
+
+    Attributes
+    ----------
+    signatures
+        Fields of `CollectiveOp`: operation, shapes and types.
+    stacks
+        Frames, innermost first.
+    """
+
+    signatures: tuple[dict[str, Any], ...]
+    stacks: tuple[tuple[str, ...], ...]
+    reasons: tuple[str, ...]
+
+
+def tables_of(batch: CollectiveBatch) -> Tables:
+    """Return what the operations of a batch refer to; raises BatchError as `snapshot_of`."""
+    for signature in batch.signatures:
+        _check_each(signature.input_shapes, batch.shapes, "shapes")
+        _check_each(signature.output_shapes, batch.shapes, "shapes")
+    for stack in batch.stacks:
+        _check_each(stack.frames, batch.frames, "frames")
+    shapes = [shape.sizes for shape in batch.shapes]
+    return Tables(
+        tuple(
+            {
+                "operation": s.operation,
+                "input_sizes": tuple(shapes[p] for p in s.input_shapes),
+                "output_sizes": tuple(shapes[p] for p in s.output_shapes),
+                "input_dtypes": s.input_dtypes,
+                "output_dtypes": s.output_dtypes,
+            }
+            for s in batch.signatures
+        ),
+        tuple(tuple(batch.frames[place] for place in stack.frames) for stack in batch.stacks),
+        batch.reasons,
+    )
 
 
 def _progress(name: str, known: Communicator | None) -> CommunicatorProgress:
@@ -248,21 +292,6 @@ def _progress(name: str, known: Communicator | None) -> CommunicatorProgress:
         description="" if known is None else known.description or "",
         ranks=known.ranks if known is not None and known.members_missing_reason is None else None,
     )
-
-
-def _check_indices(batch: CollectiveBatch) -> None:
-    for signature in batch.signatures:
-        _check_each(signature.input_shapes, batch.shapes, "shapes")
-        _check_each(signature.output_shapes, batch.shapes, "shapes")
-    for stack in batch.stacks:
-        _check_each(stack.frames, batch.frames, "frames")
-    operations = batch.operations
-    _check_each([o.communicator for o in operations], batch.communicators, "communicators")
-    _check_each([o.signature for o in operations], batch.signatures, "signatures")
-    reasons = [o.missing_reason for o in operations if o.missing_reason is not None]
-    _check_each(reasons, batch.reasons, "reasons")
-    stacks = [o.stack for o in operations if o.stack is not None]
-    _check_each(stacks, batch.stacks, "stacks")
 
 
 def _check_each(indices: Sequence[int], values: Sequence[Any], what: str) -> None:

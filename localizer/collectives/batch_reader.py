@@ -1,0 +1,182 @@
+"""Reads many messages of collective.op.v1 at once: batches of ranks, with their operations.
+
+Operations become columns by the kernel that all readers share (`schemas.columns.records`). What
+they refer to, a job says again and again in the same bytes: it is decoded once.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from schemas.columns.arrays import Int64s
+from schemas.columns.records import NO_ARRIVAL, RecordColumns, RecordReader
+from schemas.records import CollectiveBatch, CollectiveOp
+from schemas.records.batches import BatchError, Tables, operations_of, tables_of
+
+T = TypeVar("T")
+
+# Remembered arrays of each kind. A rank names its communicators in a few orders, one for each
+# phase of an iteration in which a batch begins: of the largest jobs all are remembered.
+MAX_KNOWN: Final = 65_536
+# Longer ones are not remembered: thousands of frames, or nonsense.
+MAX_KNOWN_BYTES: Final = 16_384
+TABLES: Final = ("shapes", "signatures", "frames", "stacks", "reasons")
+
+
+class RankBatch(NamedTuple):
+    """A batch without its operations and what they refer to, and these operations."""
+
+    batch: CollectiveBatch
+    operations: tuple[CollectiveOp, ...]
+
+
+class _Row(NamedTuple):
+    """A message: its plain fields, its arrays as bytes, and its operations' fields."""
+
+    fields: dict[str, Any]
+    endpoints: bytes
+    communicators: bytes
+    tables: bytes
+    operations: Sequence[tuple[Any, ...]]
+
+
+class _Known(Generic[T]):
+    """What bytes mean, by who wrote them; the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, bytes], T] = {}
+
+    def get(self, writer: int, data: bytes) -> T | None:
+        return self._found.get((writer, data))
+
+    def put(self, writer: int, data: bytes, value: T) -> None:
+        if len(data) > MAX_KNOWN_BYTES:
+            return
+        if len(self._found) >= MAX_KNOWN:
+            del self._found[next(iter(self._found))]
+        self._found[writer, data] = value
+
+
+class BatchReader:
+    """Reads batches.
+
+    Parameters
+    ----------
+    codec
+        Whose framing the messages have.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._reader = RecordReader(codec, topics.COLLECTIVE_OP, items="operations")
+        self._endpoints: _Known[tuple[str, ...]] = _Known()
+        self._communicators: _Known[tuple[str, ...]] = _Known()
+        self._tables: _Known[Tables] = _Known()
+
+    def read(self, values: Sequence[bytes], arrivals_ns: Int64s) -> list[RankBatch | None]:
+        """Return the batch of each message; None where somebody has to look at it by itself.
+
+        Parameters
+        ----------
+        values
+            Of the messages.
+        arrivals_ns : (n,) int64
+            When they arrived; `NO_ARRIVAL`: not known.
+        """
+        found: list[RankBatch | None] = []
+        for block in self._reader.columns(values, arrivals_ns):
+            rows = self._rows(block)
+            for number, whole in enumerate(block.whole.tolist(), block.first):
+                made = None
+                if whole:
+                    row = next(rows)
+                    made = self._made(block.writer, row)
+                    if made is None:
+                        made = self._learned(
+                            block.writer, row, values[number], int(arrivals_ns[number])
+                        )
+                found.append(made)
+        return found
+
+    def _made(self, writer: int, row: _Row) -> RankBatch | None:
+        """Return the batch of a message whose arrays are known."""
+        endpoints = self._endpoints.get(writer, row.endpoints)
+        communicators = self._communicators.get(writer, row.communicators)
+        tables = self._tables.get(writer, row.tables)
+        if endpoints is None or communicators is None or tables is None:
+            return None
+        batch = CollectiveBatch(
+            **row.fields, endpoint_ids=endpoints, communicators=communicators, shapes=(),
+            signatures=(), frames=(), stacks=(), reasons=(), operations=(),
+        )  # fmt: skip
+        try:
+            return RankBatch(batch, _operations(row.operations, communicators, tables))
+        except IndexError:
+            return None
+
+    def _learned(self, writer: int, row: _Row, value: bytes, arrival_ns: int) -> RankBatch | None:
+        """Return the batch of a message by itself, and remember what its arrays mean."""
+        known_ns = None if arrival_ns == NO_ARRIVAL else arrival_ns
+        try:
+            batch = self._codec.decode(topics.COLLECTIVE_OP, value, arrival_ns=known_ns)
+            operations, tables = operations_of(batch), tables_of(batch)
+        except (DecodeError, BatchError):
+            return None
+        self._endpoints.put(writer, row.endpoints, batch.endpoint_ids)
+        self._communicators.put(writer, row.communicators, batch.communicators)
+        self._tables.put(writer, row.tables, tables)
+        plain = replace(
+            batch, shapes=(), signatures=(), frames=(), stacks=(), reasons=(), operations=()
+        )
+        return RankBatch(plain, operations)
+
+    def _rows(self, block: RecordColumns) -> Iterator[_Row]:
+        """Yield the messages of a block that were read."""
+        items = list(zip(*self._reader.item_values(block), strict=True))
+        ends = block.item_ends.tolist()
+        for fields, begin, end, endpoints, communicators, tables in zip(
+            self._reader.rows(block),
+            [0, *ends[:-1]],
+            ends,
+            _bytes_of(block, ("endpoint_ids",)),
+            _bytes_of(block, ("communicators",)),
+            _bytes_of(block, TABLES),
+            strict=True,
+        ):
+            yield _Row(fields, endpoints, communicators, tables, items[begin:end])
+
+
+def _operations(
+    rows: Iterable[tuple[Any, ...]], communicators: Sequence[str], tables: Tables
+) -> tuple[CollectiveOp, ...]:
+    """Return operations; raises IndexError where one refers to what there is not.
+
+    No index is negative, see the topic's bounds. The order is that of `BatchOperation`.
+    """
+    signatures, stacks, reasons = tables.signatures, tables.stacks, tables.reasons
+    return tuple(
+        CollectiveOp(
+            record_id=record_id, communicator=communicators[communicator], sequence=sequence,
+            is_p2p=is_p2p, op_id=op_id, sender=sender, receiver=receiver, n_bytes=n_bytes,
+            launched_at=launched_at, started_at=started_at, completed_at=completed_at,
+            missing_reason=None if reason is None else reasons[reason], state=state,
+            retired=retired, timeout_ms=timeout_ms, stack=() if stack is None else stacks[stack],
+            **signatures[signature],
+        )
+        for record_id, communicator, signature, sequence, is_p2p, op_id, sender, receiver, n_bytes,
+        launched_at, started_at, completed_at, reason, state, retired, timeout_ms, stack in rows
+    )  # fmt: skip
+
+
+def _bytes_of(block: RecordColumns, names: Sequence[str]) -> list[bytes]:
+    """Return the bytes of some arrays of each record, those of one behind the other's."""
+    found = [b""] * len(block.item_ends)
+    for name in names:
+        begins, sizes = block.arrays(name)
+        for place, (begin, end) in enumerate(
+            zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
+        ):
+            found[place] += block.data[begin:end]
+    return found

@@ -1,0 +1,136 @@
+"""Many batches read by a kernel are what the codec reads one by one."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localizer.collectives.batch_reader import BatchReader, RankBatch
+from schemas import topics
+from schemas.codec import Codec, DecodeError
+from schemas.enums import CollectiveSource, CollectiveState, ProcessState
+from schemas.records import (
+    BatchOperation,
+    CallStack,
+    CollectiveBatch,
+    OperationSignature,
+    TensorShape,
+)
+from schemas.records.batches import BatchError, operations_of
+
+CODEC = Codec()
+AT_US = 1_790_000_000 * 10**6
+ARRIVAL_NS = AT_US * 1_000
+INDEX = st.integers(0, 2)
+TIMES = st.none() | st.integers(AT_US, AT_US + 10**7)
+NUMBERS = st.none() | st.integers(0, 100_000)
+NAMES = st.text("abc/_1", max_size=8)
+OPERATIONS = st.builds(
+    BatchOperation,
+    record_id=st.integers(0, 2**40), communicator=INDEX, signature=INDEX,
+    sequence=st.integers(-1, 10**9), is_p2p=st.booleans(), op_id=NUMBERS, sender=NUMBERS,
+    receiver=NUMBERS, n_bytes=NUMBERS, launched_at=TIMES, started_at=TIMES, completed_at=TIMES,
+    missing_reason=st.none() | INDEX, state=st.sampled_from(CollectiveState),
+    retired=st.none() | st.booleans(), timeout_ms=NUMBERS, stack=st.none() | INDEX,
+)  # fmt: skip
+SIGNATURES = st.builds(
+    OperationSignature,
+    operation=NAMES, input_shapes=st.lists(INDEX, max_size=3).map(tuple),
+    output_shapes=st.lists(INDEX, max_size=3).map(tuple),
+    input_dtypes=st.lists(NAMES, max_size=2).map(tuple),
+    output_dtypes=st.lists(NAMES, max_size=2).map(tuple),
+)  # fmt: skip
+
+
+def tables(values: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    """Draw what indices refer to: sometimes too little."""
+    return st.lists(values, min_size=2, max_size=4).map(tuple)
+
+
+BATCHES = st.builds(
+    CollectiveBatch,
+    cluster=st.just("c"), rank_id=st.just("job|1"), task_id=st.just("job"), rank=st.just(1),
+    world_size=st.none() | st.just(8), host_id=st.just("h"),
+    endpoint_ids=st.lists(st.sampled_from(["w1/r0", "w1/r1"]), max_size=2).map(tuple),
+    attempt=st.just(AT_US), pid=st.none() | st.just(4711),
+    process_state=st.sampled_from(ProcessState), cpu_ns=NUMBERS,
+    source=st.sampled_from(CollectiveSource), library=st.none() | st.just("nccl"),
+    format_version=st.none() | st.sampled_from(["2.10", "ä"]), taken_at=st.just(AT_US),
+    recorded_at=TIMES, missing_reason=st.none() | NAMES, snapshot=st.booleans(),
+    dropped_before=st.integers(0, 5), communicators=tables(NAMES),
+    shapes=tables(
+        st.builds(TensorShape, sizes=st.lists(st.integers(0, 9), max_size=3).map(tuple))
+    ),
+    signatures=tables(SIGNATURES), frames=tables(NAMES),
+    stacks=tables(st.builds(CallStack, frames=st.lists(INDEX, max_size=3).map(tuple))),
+    reasons=tables(NAMES), operations=st.lists(OPERATIONS, max_size=5).map(tuple),
+    producer_version=st.none() | st.just("1.0"),
+)  # fmt: skip
+
+
+def by_codec(value: bytes) -> RankBatch | None:
+    """Return what the codec says, None for an error."""
+    try:
+        batch = CODEC.decode(topics.COLLECTIVE_OP, value, arrival_ns=ARRIVAL_NS)
+        operations = operations_of(batch)
+    except (DecodeError, BatchError):
+        return None
+    return RankBatch(
+        replace(batch, shapes=(), signatures=(), frames=(), stacks=(), reasons=(), operations=()),
+        operations,
+    )
+
+
+def read(reader: BatchReader, values: list[bytes]) -> list[RankBatch | None]:
+    """Let a reader read messages."""
+    return reader.read(values, np.full(len(values), ARRIVAL_NS, np.int64))
+
+
+@settings(max_examples=200)
+@given(
+    batches=st.lists(BATCHES, min_size=1, max_size=5),
+    damage=st.none() | st.tuples(st.integers(0, 4), st.integers(0, 400), st.integers(0, 255)),
+)
+def test_it_reads_what_the_codec_reads(
+    batches: list[CollectiveBatch], damage: tuple[int, int, int] | None
+) -> None:
+    """Indices in and out of the tables, damaged bytes, arrays that are known and new."""
+    values = [CODEC.encode(topics.COLLECTIVE_OP, batch) for batch in batches]
+    whole = list(values)
+    if damage is not None and damage[0] < len(values):
+        number, at, byte = damage
+        broken = bytearray(values[number])
+        broken[at % len(broken)] = byte
+        values[number] = bytes(broken)
+    reader = BatchReader(CODEC)
+    for _ in range(2):
+        # The second time all arrays that can be are known.
+        for got, value, sent, batch in zip(
+            read(reader, values), values, whole, batches, strict=True
+        ):
+            said = by_codec(value)
+            plain = value == sent and batch.format_version != "ä"
+            assert got == said if got is not None or plain else True
+
+
+class Refusing(Codec):
+    """A codec that is not asked."""
+
+    def decode(self, *_: Any, **__: Any) -> Any:
+        """Fail."""
+        raise AssertionError("asked")
+
+
+@given(batch=BATCHES.filter(lambda b: b.format_version != "\xe4"))
+def test_what_a_job_says_again_is_read_without_the_codec(batch: CollectiveBatch) -> None:
+    """The same communicators, signatures and endpoints, with another operation."""
+    if by_codec(CODEC.encode(topics.COLLECTIVE_OP, batch)) is None:
+        return
+    reader = BatchReader(CODEC)
+    read(reader, [CODEC.encode(topics.COLLECTIVE_OP, batch)])
+    reader._codec = Refusing()
+    later = replace(batch, operations=batch.operations[:-1], taken_at=AT_US + 1)
+    value = CODEC.encode(topics.COLLECTIVE_OP, later)
+    assert read(reader, [value]) == [by_codec(value)]
