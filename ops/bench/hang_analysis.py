@@ -1,8 +1,8 @@
 """How long it takes to say why a job of many ranks hangs: `python -m ops.bench.hang_analysis`.
 
 A job of tensor-, pipeline- and data-parallel groups and one of all ranks. Ten seconds of batches
-are read and folded; then one rank launches nothing more, and everybody ends up waiting for it. Told in
-seconds of CPU time of one core.
+are read and folded; then one rank launches nothing more, and everybody ends up waiting for it.
+Told in seconds of CPU time of one core.
 """
 
 import argparse
