@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from probers.collectives.changes import OperationChanges
-from probers.collectives.flight_recorder import DumpError, read_dump
+from probers.collectives.flight_recorder import Dump, DumpError, read_dump
 from probers.collectives.processes import JobRank, ProcessReading
 from probers.collectives.sockets import RankKey
 from schemas.codec import to_datum
@@ -40,6 +40,16 @@ SAME_START_US: Final = 2 * US_PER_S
 STALE_US: Final = 10 * US_PER_S
 # An operation is some 100 bytes: far below the largest message, and one batch is quick to read.
 MAX_OPERATIONS: Final = 8_192
+# A rank's operations are told from one source at a time: the earlier here, the more it says. A
+# recorder has stacks, shapes and members, a log what is done, a count how much was launched.
+SOURCES: Final = (
+    CollectiveSource.FLIGHT_RECORDER,
+    CollectiveSource.PROFILER,
+    CollectiveSource.INSPECTOR,
+    CollectiveSource.RAS,
+)
+# Each source counts from 0, and a reader takes a number that it knows for the same operation.
+NUMBERS_EACH: Final = 2**48
 # Characters of stacks in one batch; of a message of 8 MiB half.
 MAX_STACK_CHARS: Final = 4 * 2**20
 
@@ -79,6 +89,7 @@ class CollectCounts:
     operations: int = 0
     sockets: int = 0
     dumps: int = 0
+    rings: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
 
@@ -89,6 +100,9 @@ class _Rank:
     attempt: int
     process: ProcessReading
     job: JobRank
+    source: CollectiveSource | None = None
+    # What is added to the numbers of the present source's operations.
+    first_number: int = 0
     changes: OperationChanges = field(default_factory=OperationChanges)
     unsent: dict[int, CollectiveOp] = field(default_factory=dict)
     recorded_at: int | None = None
@@ -138,6 +152,8 @@ class Collector:
             if known.recorded_at is None:
                 known.missing_reason = reading.missing_reason
             return
+        if known.source not in {None, SOURCES[0]} and reading.content is None:
+            return
         if reading.written_at < known.attempt - SAME_START_US:
             self._refuse(known, reading, "of an earlier attempt")
             return
@@ -148,8 +164,33 @@ class Collector:
                 self._refuse(known, reading, str(error))
                 return
             known.refusal = None
-        if known.refusal is None:
+        if known.refusal is None and known.source in {None, SOURCES[0]}:
             known.recorded_at, known.missing_reason = reading.written_at, None
+
+    def observe_operations(
+        self, key: RankKey, source: CollectiveSource, dump: Dump, recorded_at: int
+    ) -> None:
+        """Take in what another source than a dump says of a rank, unless a better one is there.
+
+        Parameters
+        ----------
+        recorded_at
+            Up to when it is known, microseconds since the epoch.
+        """
+        known = self._ranks.get(key)
+        if known is None or (dump.highest_record_id >= 0 and not self._adopt(known, source)):
+            return
+        if known.source not in {None, source}:
+            return
+        self._note(known, dump)
+        known.recorded_at, known.missing_reason = recorded_at, None
+
+    def refuse(self, key: RankKey, source: CollectiveSource, why: str) -> None:
+        """Take in that a source could not be used: counted, and said if no other one is there."""
+        self.counts.refused[why] += 1
+        known = self._ranks.get(key)
+        if known is not None and known.source in {None, source}:
+            known.missing_reason = f"refused: {why}"
 
     def batches(self, key: RankKey, now_us: int) -> list[Message]:
         """Return the records that tell of a rank at this time; a rank that ended is forgotten."""
@@ -184,12 +225,37 @@ class Collector:
 
     def _read(self, known: _Rank, content: bytes) -> None:
         rank, changes = known.job.rank, known.changes
-        dump = read_dump(content, f"rank{rank}", skip=changes.is_settled)
+        own = known.source in {None, SOURCES[0]}
+        dump = read_dump(content, f"rank{rank}", skip=changes.is_settled if own else None)
         if dump.snapshot.rank != rank:
             raise DumpError(f"of rank {dump.snapshot.rank}")
+        self.counts.dumps += 1
+        # A recorder of nothing takes no other source's place.
+        if dump.highest_record_id >= 0:
+            self._adopt(known, SOURCES[0])
+        if known.source in {None, SOURCES[0]}:
+            self._note(known, dump)
+
+    def _adopt(self, known: _Rank, source: CollectiveSource) -> bool:
+        """Return whether a source is the rank's from now on; a better one takes its place."""
+        if known.source is source:
+            return True
+        if known.source is None:
+            known.source = source
+            return True
+        if SOURCES.index(source) > SOURCES.index(known.source):
+            return False
+        # What the former one said waits is no longer told: readers drop it with the next snapshot.
+        known.source = source
+        known.first_number += NUMBERS_EACH
+        known.changes, known.unsent, known.told = OperationChanges(), {}, {}
+        known.snapshot_at = known.recorded_at = known.refusal = None
+        return True
+
+    def _note(self, known: _Rank, dump: Dump) -> None:
+        changes = known.changes
         refused = changes.refused
         known.unsent.update({o.record_id: o for o in changes.observe(dump)})
-        self.counts.dumps += 1
         if changes.refused > refused:
             self.counts.refused["operation out of bounds"] += changes.refused - refused
 
@@ -224,8 +290,10 @@ class Collector:
         messages = []
         for begin in range(0, max(1, len(operations)), MAX_OPERATIONS):
             chunk = operations[begin : begin + MAX_OPERATIONS]
+            if known.first_number:
+                chunk = [replace(o, record_id=o.record_id + known.first_number) for o in chunk]
             batch = batch_of(
-                held, process, taken_at=now_us, source=CollectiveSource.FLIGHT_RECORDER,
+                held, process, taken_at=now_us, source=known.source or SOURCES[0],
                 operations=_with_short_stacks(chunk), whole=whole,
             )  # fmt: skip
             messages.append(Message(COLLECTIVE_OP, batch.rank_id, batch, now_us))
@@ -237,7 +305,8 @@ class Collector:
         changes, reason = known.changes, known.missing_reason
         if reason is None and known.recorded_at is not None:
             age_us = now_us - known.recorded_at
-            reason = f"no dump for {age_us // US_PER_S} s" if age_us > STALE_US else None
+            what = "no dump" if known.source in {None, SOURCES[0]} else "nothing written"
+            reason = f"{what} for {age_us // US_PER_S} s" if age_us > STALE_US else None
         return CollectiveSnapshot(
             rank=known.job.rank, source="", library=changes.library, version=changes.version,
             # A dump may have been written during this look.

@@ -5,10 +5,12 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from probers.clock import SystemClock
 from probers.collectives.core import as_documents
+from probers.collector.build_plugin import BuildError, build_plugin
 from probers.collector.config import SECTION, CollectConfig
 from probers.collector.look import Looker
 from probers.collector.service import Service
@@ -30,7 +32,8 @@ DESCRIPTION: Final = """\
 Collect what the ranks of training jobs on this host do, beside the agent.
 
 Every two seconds it looks at each rank: its process (state, CPU time), what PyTorch's
-Flight Recorder wrote of its collectives, and its TCP connections as the kernel counts them.
+Flight Recorder or our plugin for NCCL wrote of its collectives, and its connections as the
+kernel and NCCL count them.
 What is new goes to Kafka: collective.op.v1, collective.comm.v1, collective.flow.v1. It never
 waits for a rank: one that is stopped is told of like the others (docs/guide/collectives.md).
 """
@@ -48,6 +51,11 @@ time, also of gloo, the training script imports one file without dependencies, a
 torch.distributed was set up:
 
   import probers.collector.torch_dump as torch_dump; torch_dump.start()
+
+NCCL tells of itself what it does through a plugin, which needs no change of the script:
+
+  skeletonhunter collect --build-plugin /opt/skeletonhunter/nccl
+  NCCL_PROFILER_PLUGIN=/opt/skeletonhunter/nccl/libnccl-profiler-skeletonhunter.so
 
 It needs root, or CAP_SYS_PTRACE (environment and open files of other users' processes)
 and CAP_SYS_ADMIN (connections within containers). Without them it tells what it can see,
@@ -81,6 +89,7 @@ class Request:
     host_id: str
     once: bool
     as_json: bool
+    plugin_folder: Path | None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,7 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--json", action="store_true", help="with --once: print the records as JSON"
     )
-    return COMMAND.run(arguments, _build, _start, parser, offline=_look_once)
+    parser.add_argument(
+        "--build-plugin", type=Path, metavar="FOLDER",
+        help="compile NCCL's profiler plugin into a folder, print its path, and exit",
+    )  # fmt: skip
+    return COMMAND.run(arguments, _build, _start, parser, offline=_without_kafka)
 
 
 def _build(flags: Flags, table: Table) -> Request:
@@ -104,7 +117,7 @@ def _build(flags: Flags, table: Table) -> Request:
         raise ConfigError(str(error)) from error
     if flags["json"] and not flags["once"]:
         raise ConfigError("--json is for --once: without it records go to Kafka")
-    return Request(config, host_id, bool(flags["once"]), bool(flags["json"]))
+    return Request(config, host_id, bool(flags["once"]), bool(flags["json"]), flags["build_plugin"])
 
 
 def _looker(request: Request, cluster: str) -> Looker | None:
@@ -116,9 +129,19 @@ def _looker(request: Request, cluster: str) -> Looker | None:
         return None
 
 
-def _look_once(request: Request) -> int | None:
-    if not request.once:
-        return None
+def _without_kafka(request: Request) -> int | None:
+    """Do what needs no broker; None: what is asked for does."""
+    if request.plugin_folder is not None:
+        try:
+            print(build_plugin(request.plugin_folder))
+        except BuildError as error:
+            EventLog(SECTION).error("collect.no_plugin", reason=str(error))
+            return ENVIRONMENT
+        return 0
+    return _look_once(request) if request.once else None
+
+
+def _look_once(request: Request) -> int:
     looker = _looker(request, CLUSTER)
     if looker is None:
         return ENVIRONMENT

@@ -1,4 +1,4 @@
-"""One look at all ranks of a host: processes, dumps and sockets become records."""
+"""One look at all ranks of a host: processes, dumps, rings and sockets become records."""
 
 import os
 from pathlib import Path
@@ -6,15 +6,19 @@ from typing import Final
 
 from probers.clock import Instant
 from probers.collectives.core import Collector, DumpReading, Message
+from probers.collectives.nccl_ring import RingError
 from probers.collectives.processes import JobRank, ProcessReading
 from probers.collectives.sock_diag import DiagError
-from probers.collectives.sockets import OwnedSocket, RankKey, SocketHistory
+from probers.collectives.sockets import MAX_SOCKETS, OwnedSocket, RankKey, SocketHistory
 from probers.collector.config import CollectConfig
 from probers.collector.dumps import DumpFiles
 from probers.collector.finder import RankFinder, Scan
 from probers.collector.netlink import SocketTables
 from probers.collector.procfs import ProcFs
+from probers.collector.rings import RingFiles
+from schemas.enums import CollectiveSource
 from schemas.process.eventlog import EventLog
+from schemas.records import RankSocket
 from schemas.units import US_NS
 
 NEEDED: Final = "needs root, or CAP_SYS_PTRACE and CAP_SYS_ADMIN"
@@ -40,6 +44,9 @@ class Looker:
             max_ranks=config.max_ranks,
         )
         self._dumps = DumpFiles()
+        self._rings = RingFiles(self._procfs)
+        # Traffic of each rank as its ring tells it.
+        self._flows: dict[RankKey, tuple[RankSocket, ...]] = {}
         self._tables = SocketTables()
         self._history = SocketHistory()
         # Sockets of each rank, by inode; read again when there is one that is nobody's.
@@ -58,15 +65,25 @@ class Looker:
             if key not in scan.ranks:
                 self.collector.observe_end(key, now_us)
                 self._dumps.forget(key)
+                self._rings.forget(key)
                 self._owned.pop(key, None)
         messages = []
+        self._flows = {}
         for key, (job, process) in scan.ranks.items():
             self.collector.observe_process(job, process)
             self.collector.observe_dump(key, self._dump(key, job, process))
+            self._ring(key, job, process, now_us)
         for key in self.collector.ranks:
             messages += self.collector.batches(key, now_us)
         if self._config.sockets:
             messages += self._sockets(scan, now)
+        else:
+            messages += [
+                self.collector.sockets(
+                    key, flows, "sockets are not read: [collect] sockets", now_us
+                )
+                for key, flows in self._flows.items()
+            ]
         return messages
 
     def close(self) -> None:
@@ -82,6 +99,24 @@ class Looker:
                 return DumpReading(missing_reason="its environment names dumps without a folder")
             base = self._procfs.root_of(process.pid) + base
         return self._dumps.look(key, f"{base}{job.rank}")
+
+    def _ring(self, key: RankKey, job: JobRank, process: ProcessReading, now_us: int) -> None:
+        try:
+            reading = self._rings.look(key, job, process, now_us=now_us)
+        except RingError as error:
+            self.collector.refuse(key, CollectiveSource.PROFILER, str(error))
+            return
+        except OSError as error:
+            self._say("rings.unread", _reason("a ring", error))
+            return
+        if reading is None:
+            return
+        counts = self.collector.counts
+        counts.rings += 1
+        self._flows[key] = reading.flows
+        if reading.lost:
+            self._say("rings.lost", f"{reading.lost} events of {key[0]} rank {key[1]}")
+        self.collector.observe_operations(key, CollectiveSource.PROFILER, reading.dump, now_us)
 
     def _sockets(self, scan: Scan, now: Instant) -> list[Message]:
         now_us = now.realtime_ns // US_NS
@@ -102,9 +137,15 @@ class Looker:
         for reason in set(reasons.values()):
             self._say("sockets.unread", reason)
         return [
-            self.collector.sockets(key, held.get(key, ()), reasons.get(key), now_us)
+            self.collector.sockets(key, self._with_flows(key, held), reasons.get(key), now_us)
             for key in scan.ranks
         ]
+
+    def _with_flows(
+        self, key: RankKey, held: dict[RankKey, tuple[RankSocket, ...]]
+    ) -> tuple[RankSocket, ...]:
+        """Return a rank's sockets and its traffic over channels, as many as a record takes."""
+        return (held.get(key, ()) + self._flows.get(key, ()))[:MAX_SOCKETS]
 
     def _read_namespace(
         self,

@@ -14,6 +14,7 @@ from probers.collectives.processes import ProcessReading, boot_time, parse_stat
 # The kernel lets a program begin with some megabytes; names of ranks stand in the first part.
 MAX_ENVIRONMENT_BYTES: Final = 256 * 1024
 MAX_STAT_BYTES: Final = 4_096
+MAX_STATUS_BYTES: Final = 16_384
 # Of a process; more than its limit of open files usually is.
 MAX_DESCRIPTORS: Final = 65_536
 _SOCKET: Final = "socket:["
@@ -85,6 +86,32 @@ class ProcFs:
     def namespace_path(self, pid: int) -> Path:
         """Return where a process's network namespace can be opened."""
         return Path(f"{self._root}/{pid}/ns/net")
+
+    def inner_pid(self, pid: int) -> tuple[int, int]:
+        """Return a process's number as it sees itself, and the inode of the namespace of that.
+
+        Raises
+        ------
+        OSError
+            As `socket_inodes`.
+        """
+        namespace = os.stat(f"{self._root}/{pid}/ns/pid").st_ino
+        text = self._read(f"{pid}/status", MAX_STATUS_BYTES).decode("utf-8", "replace")
+        # A namespace in the other, the innermost last. The name of the program has its line breaks
+        # written out.
+        lines = (line for line in text.split("\n") if line.startswith("NSpid:"))
+        numbers = next(lines, "").split()[1:]
+        return int(numbers[-1]) if numbers and numbers[-1].isdecimal() else pid, namespace
+
+    def owner(self, pid: int) -> int:
+        """Return the user whose a process is.
+
+        Raises
+        ------
+        OSError
+            If there is no such process.
+        """
+        return os.stat(f"{self._root}/{pid}").st_uid
 
     def root_of(self, pid: int) -> str:
         """Return where a process's root folder is, whatever container it is in."""

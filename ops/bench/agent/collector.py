@@ -1,7 +1,8 @@
 """`python -m ops.bench.agent.collector`: what the collector costs a host with eight ranks.
 
-The ranks are stand-ins (`ops/bench/agent/recording_rank.py`), the broker is real. The collector
-sees all ranks of the machine: where others run, `unshare --pid --fork --mount-proc` hides them.
+The ranks are stand-ins (`ops/bench/agent/recording_rank.py`), the broker is real. `--calls`
+measures the plugin for NCCL alone: what a call of it takes the job. The collector sees all ranks of
+the machine: where others run, `unshare --pid --fork --mount-proc` hides them.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from ops.bench.agent.plugin_calls import measure_calls
 from ops.bench.rig.process_cost import cpu_s, memory
 from ops.bench.rig.report import Figure, figure, print_table, scratch_folder
 from ops.broker.embedded import EmbeddedKafka
@@ -75,8 +77,13 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=20, help="operations of a rank a second")
     parser.add_argument("--ring", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--calls", action="store_true", help="the plugin for NCCL alone")
     given = parser.parse_args()
-    rows = measure(given.ranks, given.rate, given.ring, given.seconds)
+    if given.calls:
+        with scratch_folder() as folder:
+            rows = measure_calls(folder)
+    else:
+        rows = measure(given.ranks, given.rate, given.ring, given.seconds)
     print_table("collector", rows)
     return int(any(not row.met for row in rows))
 

@@ -8,18 +8,21 @@ import pytest
 from probers.collectives.core import (
     GONE_TOLD_US,
     MAX_OPERATIONS,
+    NUMBERS_EACH,
     SNAPSHOT_US,
     Collector,
     DumpReading,
     as_documents,
 )
+from probers.collectives.nccl_ring import RingReader
 from probers.collectives.processes import JobRank, ProcessReading
 from schemas.bounds import violation
 from schemas.codec import to_datum
-from schemas.enums import ProcessState
+from schemas.enums import CollectiveSource, ProcessState
 from schemas.records import CollectiveBatch, Communicator, RankSocket
 from schemas.topics import COLLECTIVE_COMM, COLLECTIVE_OP
 from tests.flight_recorder import BEGIN_NS, WORLD, Rank
+from tests.nccl_rings import NOW_US, ring
 
 BEGIN = BEGIN_NS // 1_000
 SECOND = 10**6
@@ -201,3 +204,58 @@ def test_sockets_are_a_record_and_documents_are_plain() -> None:
     assert document["topic"] == "collective.flow.v1"
     assert document["record"]["missing_reason"] == "why"
     assert document["record"]["sockets"][0]["peer_port"] == 2
+
+
+def ring_reading(watched: Watched, rank: int = 0, world: int = 2) -> None:
+    """Let a ring be read that holds two operations."""
+    content = ring()
+    found = RingReader(rank, world).look(lambda at, n: content[at : at + n], now_us=NOW_US)
+    watched.collector.observe_operations(KEY, CollectiveSource.PROFILER, found.dump, NOW_US)
+
+
+def test_operations_of_a_ring_are_told_as_those_of_a_dump() -> None:
+    """With their source, and the library that wrote it."""
+    watched = Watched()
+    watched.collector.observe_dump(KEY, DumpReading(missing_reason="no dump: rank_0"))
+    ring_reading(watched)
+    (batch,), (group,) = watched.told(NOW_US)
+    assert (batch.source, batch.library, batch.format_version) == (
+        CollectiveSource.PROFILER, "nccl", "v6",
+    )  # fmt: skip
+    assert (numbers(batch), batch.missing_reason, batch.recorded_at) == ([0, 1], None, NOW_US)
+    assert (group.communicator_id, group.ranks) == ("job1|0xabc", (0, 1))
+    watched.collector.refuse(KEY, CollectiveSource.PROFILER, "a damaged ring")
+    assert watched.batch(NOW_US + SECOND).missing_reason == "refused: a damaged ring"
+
+
+def test_a_dump_takes_the_place_of_a_ring_and_keeps_it() -> None:
+    """Numbers of both count from 0: those of the later source are others."""
+    watched = Watched()
+    ring_reading(watched)
+    assert numbers(watched.batch(BEGIN)) == [0, 1]
+    rank = Rank(0, WORLD)
+    # A recorder of nothing says less than the ring.
+    watched.dump(rank.json())
+    assert watched.batch(BEGIN + SECOND).source is CollectiveSource.PROFILER
+    rank.launch("0", "all_reduce")
+    watched.dump(rank.json())
+    batch = watched.batch(BEGIN + 2 * SECOND)
+    assert (batch.source, batch.snapshot) == (CollectiveSource.FLIGHT_RECORDER, True)
+    assert [number // NUMBERS_EACH for number in numbers(batch)] == [1]
+    ring_reading(watched)
+    assert watched.batch(BEGIN + 3 * SECOND).operations == ()
+
+
+def test_two_jobs_with_the_same_groups_stay_apart() -> None:
+    """NCCL's hash of a group may be that of another job's."""
+    watched = Watched()
+    other = replace(JOB, task_id="job2")
+    watched.collector.observe_process(other, replace(PROCESS, pid=4712))
+    content = ring()
+    for key in (KEY, ("job2", 0)):
+        found = RingReader(0, 2).look(lambda at, n: content[at : at + n], now_us=NOW_US)
+        watched.collector.observe_operations(key, CollectiveSource.PROFILER, found.dump, NOW_US)
+    messages = watched.collector.batches(KEY, NOW_US)
+    messages += watched.collector.batches(("job2", 0), NOW_US)
+    keys = [m.key for m in messages if m.topic is COLLECTIVE_COMM]
+    assert keys == ["job1|0xabc", "job2|0xabc"]

@@ -1,0 +1,426 @@
+"""Reads the file that the profiler plugin for NCCL writes for each process.
+
+The layout is that of `nccl_plugin/ring_layout.h`. The file belongs to a job's user, who may write
+anything into it, at any time: whatever is read is checked, and the work is bounded by the layout.
+A reader takes sequences, operations, and sequences again: an operation whose sequence is the same
+and even was not written meanwhile.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from probers.collectives.flight_recorder import Dump
+from schemas.bounds import MAX_LONG, MAX_RANK, MAX_TIME_US
+from schemas.enums import CollectiveState
+from schemas.records import (
+    CollectiveOp,
+    CollectiveSnapshot,
+    CommunicatorProgress,
+    RankSocket,
+)
+from schemas.units import US_NS
+
+MAGIC: Final = int.from_bytes(b"SKHUNTNR", "little")
+LAYOUT_VERSION: Final = 1
+HEADER_BYTES: Final = 4096
+LIBRARY: Final = "nccl"
+PROTOCOL: Final = "nccl"
+# Far above what the plugin makes (2,048, 512, 2,048), and still quick to read.
+MAX_OPERATIONS: Final = 65_536
+MAX_COMMUNICATORS: Final = 4_096
+MAX_CHANNELS: Final = 16_384
+# NCCL numbers channels up to 64; a count beyond was not set.
+MOST_CHANNELS_EACH: Final = 64
+NOT_YET: Final = "not seen to happen"
+LATER_ONE_DONE: Final = "a later one of its communicator is done"
+
+_HEADER: Final = struct.Struct("=Q8I11Q")
+_OPERATION: Final = struct.Struct("=8Q4IiIHB5x16s16s16s16s32x")
+_COMMUNICATOR: Final = struct.Struct("=QQIIIIQQQQ64s")
+_CHANNEL: Final = struct.Struct("=13Q24x")
+_WORD: Final = struct.Struct("=Q")
+_IN_USE: Final = 1 << 63
+
+# Names of operations as PyTorch records them; others are written in its way.
+_NAMES: Final = {
+    "AllReduce": "all_reduce", "AllGather": "all_gather", "ReduceScatter": "reduce_scatter",
+    "Broadcast": "broadcast", "Reduce": "reduce", "AlltoAll": "all_to_all", "Send": "send",
+    "Recv": "recv", "Scatter": "scatter", "Gather": "gather",
+}  # fmt: skip
+_WIDTHS: Final = {
+    "Int8": 1, "Uint8": 1, "Int32": 4, "Uint32": 4, "Int64": 8, "Uint64": 8, "Float16": 2,
+    "Float32": 4, "Float64": 8, "Bfloat16": 2, "Float8e4m3": 1, "Float8e5m2": 1,
+}  # fmt: skip
+
+# Reads so many bytes at a place of the file; fewer if it ends before.
+Read = Callable[[int, int], bytes]
+
+
+class RingError(ValueError):
+    """A file that is no ring of a known layout, or a damaged one; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingHeader:
+    """What stands at the beginning of a ring: its extents, whose it is, what was lost."""
+
+    operations: int
+    communicators: int
+    channels: int
+    pid: int
+    created_ns: int
+    api_version: int
+    next_operation: int
+    used_communicators: int
+    lost_communicators: int
+    lost_channels: int
+    lost_events: int
+    foreign_events: int
+
+    @property
+    def sequences_at(self) -> int:
+        """Where the sequences begin."""
+        return HEADER_BYTES
+
+    @property
+    def operations_at(self) -> int:
+        """Where the operations begin."""
+        return self.sequences_at + self.operations * _WORD.size
+
+    @property
+    def communicators_at(self) -> int:
+        """Where the communicators begin."""
+        return self.operations_at + self.operations * _OPERATION.size
+
+    @property
+    def keys_at(self) -> int:
+        """Where the keys of channels begin."""
+        return self.communicators_at + self.communicators * _COMMUNICATOR.size
+
+    @property
+    def channels_at(self) -> int:
+        """Where the channels begin."""
+        return self.keys_at + self.channels * _WORD.size
+
+
+class _Communicator(NamedTuple):
+    name: str
+    description: str
+    ranks: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class RingReading:
+    """A look at a ring.
+
+    Attributes
+    ----------
+    dump
+        Operations and communicators, in the form in which a recorder's are told.
+    flows
+        Traffic over each channel with each peer.
+    lost
+        Events, communicators and channels that found no place.
+    """
+
+    dump: Dump
+    flows: tuple[RankSocket, ...]
+    lost: int
+
+
+def parse_header(content: bytes) -> RingHeader:
+    """Return what the beginning of a ring says.
+
+    Raises
+    ------
+    RingError
+        If it is none of this layout, or its numbers cannot be.
+    """
+    if len(content) < HEADER_BYTES:
+        raise RingError("no ring: too short")
+    (magic, version, header_bytes, operations, operation_bytes, communicators, communicator_bytes,
+     channels, channel_bytes, pid, _, created_ns, api, next_operation, used, _, lost_communicators,
+     lost_channels, lost_events, foreign) = _HEADER.unpack_from(content)  # fmt: skip
+    if magic != MAGIC:
+        raise RingError("no ring, or not written yet")
+    if version != LAYOUT_VERSION:
+        raise RingError(f"a ring of layout {version}: {LAYOUT_VERSION} is known")
+    sizes = header_bytes, operation_bytes, communicator_bytes, channel_bytes
+    known = HEADER_BYTES, _OPERATION.size, _COMMUNICATOR.size, _CHANNEL.size
+    fits = (
+        sizes == known
+        and 0 < operations <= MAX_OPERATIONS
+        and 0 < communicators <= MAX_COMMUNICATORS
+        and 0 < channels <= MAX_CHANNELS
+        and used <= communicators
+        and next_operation <= MAX_LONG // 4
+    )
+    if not fits:
+        raise RingError("a damaged ring: its header's numbers cannot be")
+    return RingHeader(
+        operations, communicators, channels, pid, created_ns, api, next_operation, used,
+        lost_communicators, lost_channels, lost_events, foreign,
+    )  # fmt: skip
+
+
+class RingReader:
+    """Reads one ring again and again: each operation until it is done.
+
+    Parameters
+    ----------
+    rank, world_size
+        Of the process, as its environment says: a communicator of so many ranks in which it has
+        the same number is the job's, and its members are known.
+    """
+
+    def __init__(self, rank: int, world_size: int | None) -> None:
+        self._rank = rank
+        self._world_size = world_size
+        self._created_ns: int | None = None
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        # Numbers below are done, and are not read again.
+        self._settled = 0
+        # By communicator: up to which sequence its collectives are done.
+        self._done: dict[str, int] = {}
+
+    def look(self, read: Read, *, now_us: int) -> RingReading:
+        """Return what the ring holds that was not done at the last look.
+
+        Parameters
+        ----------
+        now_us
+            When this is, by the host's clock: what was written until then is known.
+
+        Raises
+        ------
+        RingError
+            If it is no ring, or a damaged one.
+        """
+        header = parse_header(read(0, HEADER_BYTES))
+        if header.created_ns != self._created_ns:
+            self._created_ns = header.created_ns
+            self._start_anew()
+        groups = self._communicators(read, header)
+        first = max(header.next_operation - header.operations, min(self._settled, 2**62), 0)
+        # Names that a ring no longer has are not kept: whoever writes it may make up new ones.
+        self._done = {g.name: self._done[g.name] for g in groups if g and g.name in self._done}
+        found, lost_before, after = self._operations(read, header, groups, first)
+        lost = header.lost_events + header.lost_communicators + header.lost_channels
+        snapshot = CollectiveSnapshot(
+            rank=self._rank, source="", library=LIBRARY, version=f"v{header.api_version}",
+            taken_at=now_us, taken_at_missing_reason=None, dropped_before=lost_before,
+            communicators=tuple(
+                CommunicatorProgress(
+                    communicator=group.name, description=group.description,
+                    ranks=tuple(range(group.ranks)) if self._is_world(group) else None,
+                )
+                for group in {g.name: g for g in groups if g is not None}.values()
+            ),
+            operations=found,
+        )  # fmt: skip
+        flows = tuple(self._flows(read, header, groups, now_us))
+        return RingReading(Dump(snapshot, (), after - 1), flows, min(lost, MAX_LONG))
+
+    def _is_world(self, group: _Communicator) -> bool:
+        return group.ranks == self._world_size and group.rank == self._rank
+
+    def _communicators(self, read: Read, header: RingHeader) -> list[_Communicator | None]:
+        content = read(header.communicators_at, header.used_communicators * _COMMUNICATOR.size)
+        if len(content) != header.used_communicators * _COMMUNICATOR.size:
+            raise RingError("a ring that ends too early")
+        found: list[_Communicator | None] = []
+        for values in _COMMUNICATOR.iter_unpack(content):
+            valid, held, ranks, rank, name = values[0], values[1], values[2], values[3], values[10]
+            if valid != 1:
+                found.append(None)
+                continue
+            if not rank < ranks <= MAX_RANK + 1:
+                raise RingError("a damaged ring: a communicator's ranks cannot be")
+            found.append(_Communicator(f"0x{held:x}", _text(name), ranks, rank))
+        return found
+
+    def _operations(
+        self,
+        read: Read,
+        header: RingHeader,
+        groups: list[_Communicator | None],
+        first: int,
+    ) -> tuple[tuple[CollectiveOp, ...], int, int]:
+        """Return operations from a number on, what was lost before them, and the number after."""
+        count = max(0, header.next_operation - first)
+        before = self._sequences(read, header, first, count)
+        content = b"".join(
+            _exactly(
+                read,
+                header.operations_at + begin * _OPERATION.size,
+                length * _OPERATION.size,
+            )
+            for begin, length in _parts(header, first, count)
+        )
+        after = self._sequences(read, header, first, count)
+        lost_before = max(0, header.next_operation - header.operations)
+        raw: list[tuple[int, tuple[int | bytes, ...]]] = []
+        end = first
+        for place, values in enumerate(_OPERATION.iter_unpack(content)):
+            number = first + place
+            standing = 2 * number + 2
+            if before[place] == after[place] == standing:
+                raw.append((number, values))
+            elif max(before[place], after[place]) > standing:
+                # A later one has its place.
+                lost_before = number + 1
+            else:
+                # It is being written: those behind it wait for the next look, in order.
+                break
+            end = number + 1
+        # Of those that are read, none that is lost may be waited for.
+        held = [(number, values) for number, values in raw if number >= lost_before]
+        found = [_operation(number, values, groups) for number, values in held]
+        for operation in found:
+            if operation.state is CollectiveState.COMPLETED and not operation.is_p2p:
+                name = operation.communicator
+                self._done[name] = max(self._done.get(name, -1), operation.sequence)
+        told = tuple(map(self._with_order, found))
+        pending = (o.record_id for o in told if o.state is not CollectiveState.COMPLETED)
+        self._settled = min(pending, default=end)
+        return told, lost_before, end
+
+    def _with_order(self, operation: CollectiveOp) -> CollectiveOp:
+        """Return an operation as done if a later one of its communicator is.
+
+        NCCL runs a communicator's collectives one after the other. One whose channels nobody
+        reported, as in a communicator of one rank, would be waited for without end.
+        """
+        waits = operation.state is not CollectiveState.COMPLETED and not operation.is_p2p
+        if waits and operation.sequence < self._done.get(operation.communicator, -1):
+            return _completed(operation)
+        return operation
+
+    @staticmethod
+    def _sequences(read: Read, header: RingHeader, first: int, count: int) -> list[int]:
+        found: list[int] = []
+        for begin, length in _parts(header, first, count):
+            at = header.sequences_at + begin * _WORD.size
+            found += (value for (value,) in _WORD.iter_unpack(_exactly(read, at, length * 8)))
+        return found
+
+    def _flows(
+        self, read: Read, header: RingHeader, groups: list[_Communicator | None], now_us: int
+    ) -> Iterator[RankSocket]:
+        keys = _exactly(read, header.keys_at, header.channels * _WORD.size)
+        if not any(keys):
+            return
+        content = _exactly(read, header.channels_at, header.channels * _CHANNEL.size)
+        for place, (key,) in enumerate(_WORD.iter_unpack(keys)):
+            if not key & _IN_USE:
+                continue
+            number = key >> 48 & 0x7FFF
+            group = groups[number] if number < len(groups) else None
+            channel, peer = key >> 32 & 0xFFFF, key & 0xFFFF_FFFF
+            if group is None or peer >= group.ranks:
+                continue
+            values = _CHANNEL.unpack_from(content, place * _CHANNEL.size)
+            if max(values) > MAX_LONG:
+                raise RingError("a damaged ring: a channel's count is beyond all bounds")
+            yield self._flow(group, channel, peer, values, now_us)
+
+    def _flow(
+        self, group: _Communicator, channel: int, peer: int, values: tuple[int, ...], now_us: int
+    ) -> RankSocket:
+        (_, ready, sent, _, sent_bytes, done_bytes, _, _, _, arrived_bytes, consumed_bytes,
+         waits_since_ns, chunk_bytes) = values  # fmt: skip
+        unacked = max(0, sent_bytes - done_bytes)
+        stalled_ns = now_us * US_NS - waits_since_ns if waits_since_ns and unacked else 0
+        return RankSocket(
+            protocol=PROTOCOL,
+            local_address=f"{group.name}/{group.rank}", local_port=channel,
+            peer_address=f"{group.name}/{peer}", peer_port=channel,
+            peer_rank=peer if self._is_world(group) else None,
+            # How large a chunk is that waits is known once it is sent.
+            queued_bytes=min(max(0, ready - sent) * chunk_bytes, MAX_LONG),
+            unacked_bytes=unacked, unread_bytes=max(0, arrived_bytes - consumed_bytes),
+            sent_bytes=sent_bytes, acked_bytes=done_bytes, received_bytes=arrived_bytes,
+            retransmits=None, rtt_ns=None, backoff=None, stalled_ns=max(0, stalled_ns),
+        )  # fmt: skip
+
+
+def _parts(header: RingHeader, first: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield the places of so many operations: begin and length; the ring may end in between."""
+    begin = first % header.operations
+    whole = min(count, header.operations)
+    until_end = min(whole, header.operations - begin)
+    if until_end:
+        yield begin, until_end
+    if whole > until_end:
+        yield 0, whole - until_end
+
+
+def _exactly(read: Read, at: int, length: int) -> bytes:
+    content = read(at, length)
+    if len(content) != length:
+        raise RingError("a ring that ends too early")
+    return content
+
+
+def _operation(
+    number: int, values: tuple[int | bytes, ...], groups: list[_Communicator | None]
+) -> CollectiveOp:
+    """Return an operation of a ring.
+
+    Raises
+    ------
+    RingError
+        If it belongs to no communicator, or its numbers cannot be.
+    """
+    numbers = [value for value in values if isinstance(value, int)]
+    texts = [_text(value) for value in values if isinstance(value, bytes)]
+    (held, sequence, nccl_sequence, count, launched_ns, _, started_ns, ended_ns,
+     kernels_started, kernels_ended, proxies_started, proxies_ended, peer, place, channels,
+     is_p2p) = numbers  # fmt: skip
+    func, datatype = texts[0], texts[1].removeprefix("nccl")
+    group = groups[place] if place < len(groups) else None
+    if group is None or group.name != f"0x{held:x}":
+        raise RingError("a damaged ring: an operation of no communicator")
+    times = launched_ns // US_NS, started_ns // US_NS, ended_ns // US_NS
+    if max(sequence, nccl_sequence, count) > MAX_LONG // 16 or max(times) > MAX_TIME_US:
+        raise RingError("a damaged ring: an operation's numbers are beyond all bounds")
+    if is_p2p and not 0 <= peer < group.ranks:
+        raise RingError("a damaged ring: an operation's peer is none of its communicator")
+    launched_at, started_at, ended_at = times
+    wanted = channels if 0 < channels <= MOST_CHANNELS_EACH else 1
+    by_kernels = kernels_ended >= wanted and kernels_ended == kernels_started
+    by_proxies = kernels_started == 0 and 0 < proxies_started == proxies_ended
+    done = by_kernels or by_proxies
+    operation = _NAMES.get(func, func.lower())
+    sizes, types = ((count,),), (datatype,)
+    receives = operation == "recv"
+    width = _WIDTHS.get(datatype)
+    sender, receiver = (peer, group.rank) if receives else (group.rank, peer)
+    state = CollectiveState.STARTED if started_at else CollectiveState.SCHEDULED
+    return CollectiveOp(
+        communicator=group.name, operation=operation, sequence=sequence, is_p2p=bool(is_p2p),
+        record_id=number, op_id=nccl_sequence,
+        sender=sender if is_p2p else None, receiver=receiver if is_p2p else None,
+        input_sizes=() if receives else sizes, output_sizes=sizes if receives else (),
+        input_dtypes=() if receives else types, output_dtypes=types if receives else (),
+        n_bytes=None if width is None else count * width,
+        launched_at=launched_at, started_at=started_at or None,
+        completed_at=ended_at if done else None, missing_reason=None if done else NOT_YET,
+        state=CollectiveState.COMPLETED if done else state,
+        retired=None, timeout_ms=None, stack=(),
+    )  # fmt: skip
+
+
+def _completed(operation: CollectiveOp) -> CollectiveOp:
+    return replace(operation, state=CollectiveState.COMPLETED, missing_reason=LATER_ONE_DONE)
+
+
+def _text(content: bytes) -> str:
+    """Return a text that cannot steer a terminal."""
+    text = content.split(b"\0", 1)[0].decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "?" for c in text)
