@@ -90,6 +90,7 @@ class CollectCounts:
     sockets: int = 0
     dumps: int = 0
     rings: int = 0
+    ras: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
 
@@ -108,6 +109,7 @@ class _Rank:
     recorded_at: int | None = None
     missing_reason: str | None = "no dump yet"
     refusal: str | None = None
+    refusals: dict[CollectiveSource, str] = field(default_factory=dict)
     snapshot_at: int | None = None
     gone_at: int | None = None
     told: dict[str, tuple[CommunicatorProgress, int]] = field(default_factory=dict)
@@ -187,10 +189,21 @@ class Collector:
 
     def refuse(self, key: RankKey, source: CollectiveSource, why: str) -> None:
         """Take in that a source could not be used: counted, and said if no other one is there."""
-        self.counts.refused[why] += 1
         known = self._ranks.get(key)
-        if known is not None and known.source in {None, source}:
+        if known is None:
+            return
+        if known.refusals.get(source) != why:
+            # The same file is looked at every two seconds.
+            known.refusals[source] = why
+            self.counts.refused[why] += 1
+        if known.source in {None, source}:
             known.missing_reason = f"refused: {why}"
+
+    def add_missing(self, key: RankKey, why: str) -> None:
+        """Add to the reason why nothing is known of a rank's operations."""
+        known = self._ranks.get(key)
+        if known is not None and known.source is None and known.missing_reason is not None:
+            known.missing_reason = f"{known.missing_reason}; {why}"
 
     def batches(self, key: RankKey, now_us: int) -> list[Message]:
         """Return the records that tell of a rank at this time; a rank that ended is forgotten."""

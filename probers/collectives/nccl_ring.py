@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from probers.collectives.flight_recorder import Dump
+from probers.collectives.nccl_names import operation_name, plain_text, type_name, width_of
 from schemas.bounds import MAX_LONG, MAX_RANK, MAX_TIME_US
 from schemas.enums import CollectiveState
 from schemas.records import (
@@ -42,17 +43,6 @@ _COMMUNICATOR: Final = struct.Struct("=QQIIIIQQQQ64s")
 _CHANNEL: Final = struct.Struct("=13Q24x")
 _WORD: Final = struct.Struct("=Q")
 _IN_USE: Final = 1 << 63
-
-# Names of operations as PyTorch records them; others are written in its way.
-_NAMES: Final = {
-    "AllReduce": "all_reduce", "AllGather": "all_gather", "ReduceScatter": "reduce_scatter",
-    "Broadcast": "broadcast", "Reduce": "reduce", "AlltoAll": "all_to_all", "Send": "send",
-    "Recv": "recv", "Scatter": "scatter", "Gather": "gather",
-}  # fmt: skip
-_WIDTHS: Final = {
-    "Int8": 1, "Uint8": 1, "Int32": 4, "Uint32": 4, "Int64": 8, "Uint64": 8, "Float16": 2,
-    "Float32": 4, "Float64": 8, "Bfloat16": 2, "Float8e4m3": 1, "Float8e5m2": 1,
-}  # fmt: skip
 
 # Reads so many bytes at a place of the file; fewer if it ends before.
 Read = Callable[[int, int], bytes]
@@ -382,7 +372,7 @@ def _operation(
     (held, sequence, nccl_sequence, count, launched_ns, _, started_ns, ended_ns,
      kernels_started, kernels_ended, proxies_started, proxies_ended, peer, place, channels,
      is_p2p) = numbers  # fmt: skip
-    func, datatype = texts[0], texts[1].removeprefix("nccl")
+    func, datatype = texts[0], type_name(texts[1])
     group = groups[place] if place < len(groups) else None
     if group is None or group.name != f"0x{held:x}":
         raise RingError("a damaged ring: an operation of no communicator")
@@ -396,10 +386,10 @@ def _operation(
     by_kernels = kernels_ended >= wanted and kernels_ended == kernels_started
     by_proxies = kernels_started == 0 and 0 < proxies_started == proxies_ended
     done = by_kernels or by_proxies
-    operation = _NAMES.get(func, func.lower())
+    operation = operation_name(func)
     sizes, types = ((count,),), (datatype,)
     receives = operation == "recv"
-    width = _WIDTHS.get(datatype)
+    width = width_of(datatype)
     sender, receiver = (peer, group.rank) if receives else (group.rank, peer)
     state = CollectiveState.STARTED if started_at else CollectiveState.SCHEDULED
     return CollectiveOp(
@@ -422,5 +412,4 @@ def _completed(operation: CollectiveOp) -> CollectiveOp:
 
 def _text(content: bytes) -> str:
     """Return a text that cannot steer a terminal."""
-    text = content.split(b"\0", 1)[0].decode("utf-8", "replace")
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return plain_text(content.split(b"\0", 1)[0].decode("utf-8", "replace"))

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from probers.collectives.nccl_environment import NcclEnvironment, nccl_environment
 from schemas.bounds import MAX_RANK
 from schemas.enums import ProcessState
 from schemas.ids import check_id
@@ -18,8 +19,6 @@ DUMP_NAMES: Final = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE
 # For whoever starts the job: which one it is, and the endpoints of the rank's container.
 TASK_NAME: Final = "SKELETONHUNTER_TASK_ID"
 ENDPOINTS_NAME: Final = "SKELETONHUNTER_ENDPOINT_IDS"
-# Where the plugin for NCCL keeps its ring, if not where it does by itself.
-RING_NAME: Final = "SKELETONHUNTER_RING_DIR"
 MAX_ENDPOINTS: Final = 64
 
 # proc(5). X and x are a process that ends, t one that a debugger stopped.
@@ -55,8 +54,7 @@ class ProcessReading:
 class JobRank:
     """What a process's environment says of its rank.
 
-    `dump_base` is the beginning of the path of its dumps, as the process sees it; `ring_folder`
-    where its ring is, None where the plugin keeps it by itself.
+    `dump_base` is the beginning of the path of its dumps, as the process sees it.
     """
 
     task_id: str
@@ -64,7 +62,7 @@ class JobRank:
     world_size: int | None
     endpoint_ids: tuple[str, ...]
     dump_base: str | None
-    ring_folder: str | None = None
+    nccl: NcclEnvironment = field(default_factory=NcclEnvironment)
 
 
 def parse_stat(text: str, *, ticks_hz: int, boot_s: int) -> ProcessReading:
@@ -139,7 +137,7 @@ def rank_of(environment: bytes, *, task_id: str | None, dump_base: str | None) -
         world_size=size if size is not None and rank < size <= MAX_RANK + 1 else None,
         endpoint_ids=endpoints[:MAX_ENDPOINTS],
         dump_base=next((given[name] for name in DUMP_NAMES if given.get(name)), dump_base),
-        ring_folder=given.get(RING_NAME) or None,
+        nccl=nccl_environment(given),
     )  # fmt: skip
 
 

@@ -57,6 +57,10 @@ NCCL tells of itself what it does through a plugin, which needs no change of the
   skeletonhunter collect --build-plugin /opt/skeletonhunter/nccl
   NCCL_PROFILER_PLUGIN=/opt/skeletonhunter/nccl/libnccl-profiler-skeletonhunter.so
 
+It also follows the log of NCCL's Inspector (NCCL_INSPECTOR_ENABLE=1) and asks NCCL's RAS on the
+loopback (--ras-s 0: not). Each rank's operations come from the best source that it has: dump,
+plugin, Inspector, RAS.
+
 It needs root, or CAP_SYS_PTRACE (environment and open files of other users' processes)
 and CAP_SYS_ADMIN (connections within containers). Without them it tells what it can see,
 and why the rest is missing.
@@ -145,7 +149,7 @@ def _look_once(request: Request) -> int:
     looker = _looker(request, CLUSTER)
     if looker is None:
         return ENVIRONMENT
-    messages = looker.look(SystemClock().now())
+    messages = looker.look(SystemClock().now(), patient=True)
     looker.close()
     if request.as_json:
         print(json.dumps(as_documents(messages), indent=1))

@@ -17,6 +17,11 @@ class CollectConfig:
     dumps: str = setting("", "beginning of the dumps' paths of ranks whose environment names none")
     interval_ms: int = setting(2_000, "distance of two looks at each rank", (500, 60_000))
     sockets: int = setting(1, "1: the ranks' TCP connections are read; 0: not", (0, 1))
+    ras_s: int = setting(
+        60,
+        "distance of two questions to NCCL's RAS, longer for jobs of more than 600 ranks; 0: none",
+        (0, 86_400),
+    )
     max_ranks: int = setting(
         64, "ranks on this host at most; further ones are left out", (1, 1_024)
     )

@@ -7,13 +7,13 @@ from typing import Final
 from probers.collectives.core import DumpReading
 from probers.collectives.flight_recorder import MAX_DUMP_BYTES
 from probers.collectives.sockets import RankKey
+from probers.collector.rooted import open_place
 from schemas.units import US_NS
 
 # Beside a dump: its time says until when nothing has happened that the dump does not hold.
 ALIVE: Final = ".alive"
-# Not through a link at its end: a container could name any file of the host by one. Only a place,
-# first: to open a device does something, such as starting a watchdog, and jobs name the path.
-_PLACE: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+# A file is a place first: to open a device does something, such as starting a watchdog, and jobs
+# name the path.
 _OPEN: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 _Version = tuple[int, int, int]
@@ -29,18 +29,23 @@ class DumpFiles:
         """Forget a rank that ended."""
         self._read.pop(key, None)
 
-    def look(self, key: RankKey, path: str) -> DumpReading:
-        """Return a rank's dump, its content only if it is another than at the last look."""
-        # Before the dump: what is written between the two looks is in the dump.
-        alive_at = _written_at(path + ALIVE)
+    def look(self, key: RankKey, path: str, *, root: str | None = None) -> DumpReading:
+        """Return a rank's dump, its content only if it is another than at the last look.
+
+        `root` is what the path begins in, as `open_place` has it.
+        """
         try:
-            place = os.open(path, _PLACE)
+            # Before the dump: what is written between the two looks is in the dump.
+            alive_at = _written_at(root, path + ALIVE)
+            place = open_place(root, path)
         except FileNotFoundError:
             # The job chose the name, and people read the reason in a terminal.
             name = "".join(c if c.isprintable() else "?" for c in os.path.basename(path))
             return DumpReading(missing_reason=f"no dump: {name}")
         except OSError as error:
             return DumpReading(missing_reason=f"no dump: {error.strerror}")
+        except ValueError as error:
+            return DumpReading(missing_reason=f"no dump: {error}")
         try:
             return self._look(key, place, alive_at)
         except OSError as error:
@@ -66,8 +71,12 @@ class DumpFiles:
         return DumpReading(content=content, written_at=until)
 
 
-def _written_at(path: str) -> int | None:
+def _written_at(root: str | None, path: str) -> int | None:
     try:
-        return os.lstat(path).st_mtime_ns // US_NS
+        place = open_place(root, path)
     except OSError:
         return None
+    try:
+        return os.fstat(place).st_mtime_ns // US_NS
+    finally:
+        os.close(place)

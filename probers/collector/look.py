@@ -1,4 +1,4 @@
-"""One look at all ranks of a host: processes, dumps, rings and sockets become records."""
+"""One look at all ranks of a host: processes, what they wrote, and sockets become records."""
 
 import os
 from pathlib import Path
@@ -6,17 +6,15 @@ from typing import Final
 
 from probers.clock import Instant
 from probers.collectives.core import Collector, DumpReading, Message
-from probers.collectives.nccl_ring import RingError
 from probers.collectives.processes import JobRank, ProcessReading
 from probers.collectives.sock_diag import DiagError
 from probers.collectives.sockets import MAX_SOCKETS, OwnedSocket, RankKey, SocketHistory
 from probers.collector.config import CollectConfig
 from probers.collector.dumps import DumpFiles
 from probers.collector.finder import RankFinder, Scan
+from probers.collector.nccl_sources import NcclSources
 from probers.collector.netlink import SocketTables
 from probers.collector.procfs import ProcFs
-from probers.collector.rings import RingFiles
-from schemas.enums import CollectiveSource
 from schemas.process.eventlog import EventLog
 from schemas.records import RankSocket
 from schemas.units import US_NS
@@ -44,7 +42,6 @@ class Looker:
             max_ranks=config.max_ranks,
         )
         self._dumps = DumpFiles()
-        self._rings = RingFiles(self._procfs)
         # Traffic of each rank as its ring tells it.
         self._flows: dict[RankKey, tuple[RankSocket, ...]] = {}
         self._tables = SocketTables()
@@ -54,10 +51,14 @@ class Looker:
         self._foreign: dict[int, set[int]] = {}
         self._said: dict[str, str] = {}
         self.collector = Collector(cluster, host_id)
+        self._nccl = NcclSources(config, self._procfs, self.collector, self._say)
         self.scan = Scan()
 
-    def look(self, now: Instant) -> list[Message]:
-        """Return the records of one look."""
+    def look(self, now: Instant, *, patient: bool = False) -> list[Message]:
+        """Return the records of one look.
+
+        `patient`: it waits for NCCL's RAS, some seconds at most.
+        """
         now_us = now.realtime_ns // US_NS
         self.scan = scan = self._finder.scan()
         self._say_trouble(scan)
@@ -65,14 +66,13 @@ class Looker:
             if key not in scan.ranks:
                 self.collector.observe_end(key, now_us)
                 self._dumps.forget(key)
-                self._rings.forget(key)
+                self._nccl.forget(key)
                 self._owned.pop(key, None)
         messages = []
-        self._flows = {}
         for key, (job, process) in scan.ranks.items():
             self.collector.observe_process(job, process)
             self.collector.observe_dump(key, self._dump(key, job, process))
-            self._ring(key, job, process, now_us)
+        self._flows = self._nccl.look(scan.ranks, now, patient=patient)
         for key in self.collector.ranks:
             messages += self.collector.batches(key, now_us)
         if self._config.sockets:
@@ -97,26 +97,9 @@ class Looker:
         if base != self._config.dumps:
             if not os.path.isabs(base):
                 return DumpReading(missing_reason="its environment names dumps without a folder")
-            base = self._procfs.root_of(process.pid) + base
+            root = self._procfs.root_of(process.pid)
+            return self._dumps.look(key, f"{base}{job.rank}", root=root)
         return self._dumps.look(key, f"{base}{job.rank}")
-
-    def _ring(self, key: RankKey, job: JobRank, process: ProcessReading, now_us: int) -> None:
-        try:
-            reading = self._rings.look(key, job, process, now_us=now_us)
-        except RingError as error:
-            self.collector.refuse(key, CollectiveSource.PROFILER, str(error))
-            return
-        except OSError as error:
-            self._say("rings.unread", _reason("a ring", error))
-            return
-        if reading is None:
-            return
-        counts = self.collector.counts
-        counts.rings += 1
-        self._flows[key] = reading.flows
-        if reading.lost:
-            self._say("rings.lost", f"{reading.lost} events of {key[0]} rank {key[1]}")
-        self.collector.observe_operations(key, CollectiveSource.PROFILER, reading.dump, now_us)
 
     def _sockets(self, scan: Scan, now: Instant) -> list[Message]:
         now_us = now.realtime_ns // US_NS

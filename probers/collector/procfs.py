@@ -73,6 +73,10 @@ class ProcFs:
         """
         return set(self._inodes(f"{self._root}/{pid}/fd"))
 
+    def own_namespace(self) -> int:
+        """Return the inode of the network namespace of this process."""
+        return os.stat("/proc/self/ns/net").st_ino
+
     def namespace(self, pid: int) -> int:
         """Return the inode of a process's network namespace.
 
@@ -112,6 +116,20 @@ class ProcFs:
             If there is no such process.
         """
         return os.stat(f"{self._root}/{pid}").st_uid
+
+    def folder_of(self, pid: int) -> str:
+        """Return a process's working folder, as it names it itself.
+
+        Raises
+        ------
+        OSError
+            As `socket_inodes`.
+        """
+        folder = os.readlink(f"{self._root}/{pid}/cwd")
+        root = os.readlink(f"{self._root}/{pid}/root")
+        # The kernel writes both as the collector would reach them.
+        within = f"{root.rstrip('/')}/"
+        return f"/{folder[len(within) :]}" if f"{folder}/".startswith(within) else folder
 
     def root_of(self, pid: int) -> str:
         """Return where a process's root folder is, whatever container it is in."""

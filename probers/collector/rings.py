@@ -70,7 +70,7 @@ class RingFiles:
             os.close(descriptor)
 
     def _open(self, job: JobRank, process: ProcessReading) -> int:
-        folder = job.ring_folder or FOLDER
+        folder = job.nccl.ring_folder or FOLDER
         inner, namespace = self._procfs.inner_pid(process.pid)
         path = f"{folder}/nccl-{namespace}-{inner}"
         place = open_place(self._procfs.root_of(process.pid), path)

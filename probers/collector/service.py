@@ -91,7 +91,7 @@ class Service:
         counts = self._looker.collector.counts
         self._log.info(
             "collect.counts", ranks=len(self._looker.scan.ranks), batches=counts.batches,
-            operations=counts.operations, dumps=counts.dumps, rings=counts.rings,
+            operations=counts.operations, dumps=counts.dumps, rings=counts.rings, ras=counts.ras,
             sockets=counts.sockets, refused=counts.refused.total(),
             dropped=sum(self._publisher.counts.dropped.values()),
             waiting=self._publisher.waiting,

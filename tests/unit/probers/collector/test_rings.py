@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from probers.collectives.nccl_environment import NcclEnvironment
 from probers.collectives.nccl_ring import RingError
 from probers.collectives.processes import JobRank, ProcessReading
 from probers.collector.procfs import ProcFs
@@ -36,7 +37,7 @@ def place(tmp_path: Path) -> Path:
 
 def look(files: RingFiles, place: Path, process: ProcessReading) -> int | None:
     """Look for the ring of a process; return how many operations it has that are not done."""
-    job = replace(JOB, ring_folder=str(place.parent))
+    job = replace(JOB, nccl=NcclEnvironment(ring_folder=str(place.parent)))
     reading = files.look(KEY, job, process, now_us=time.time_ns() // 1_000)
     return None if reading is None else len(reading.dump.snapshot.operations)
 
@@ -98,7 +99,7 @@ def test_the_ring_of_a_process_is_found(tmp_path: Path) -> None:
         assert process is not None
         assert process.state is not ProcessState.GONE
         files = RingFiles(procfs)
-        here = replace(JOB, ring_folder=str(tmp_path / "rings"))
+        here = replace(JOB, nccl=NcclEnvironment(ring_folder=str(tmp_path / "rings")))
         reading = files.look(KEY, here, process, now_us=time.time_ns() // 1_000)
     assert reading is not None
     (operation,) = reading.dump.snapshot.operations
