@@ -41,6 +41,18 @@ def rank_id(task_id: str, rank: int) -> str:
     return f"{task_id}{STATE_SEPARATOR}{rank}"
 
 
+def rank_key(rank: str) -> tuple[str, int]:
+    """Return the job and the number of a rank by its id, which also order ranks.
+
+    What has no number comes before all of its job's, as −1.
+
+    >>> rank_key("job1|3")
+    ('job1', 3)
+    """
+    task_id, _, number = rank.rpartition(STATE_SEPARATOR)
+    return task_id, int(number) if number.isascii() and number.isdecimal() else -1
+
+
 def communicator_id(task_id: str, communicator: str) -> str:
     """Return the id of a communicator of a training job.
 

@@ -226,12 +226,12 @@ INCIDENT_NOTE: Final = _topic(
 )  # fmt: skip
 COLLECTIVE_COMM: Final = _topic(
     "collective.comm.v1", rec.Communicator, "communicator id", "compact,delete",
-    flow=((JOB_COLLECTOR,), (HANG_WATCHER,)),
+    flow=((JOB_COLLECTOR,), (HANG_WATCHER, OPS)),
     doc="Communicators of training jobs and their members; written again each hour.", days=7,
 )  # fmt: skip
 COLLECTIVE_OP: Final = _topic(
     "collective.op.v1", rec.CollectiveBatch, "rank id", "delete",
-    flow=((JOB_COLLECTOR,), (HANG_WATCHER,)),
+    flow=((JOB_COLLECTOR,), (HANG_WATCHER, OPS)),
     doc="Collective operations of each rank and the state of its process, every 2 s.", days=1,
 )  # fmt: skip
 COLLECTIVE_FLOW: Final = _topic(

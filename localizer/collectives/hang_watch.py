@@ -20,12 +20,12 @@ from localizer.collectives.hang_record import (
     resolved,
     slow_hang_of,
 )
-from localizer.collectives.job_state import JobState, Overdue
+from localizer.collectives.job_state import JobRecord, JobState, Overdue
 from localizer.collectives.pace import LEAST_KNOWN
 from localizer.collectives.slow_causes import slow_cause
 from schemas.enums import FaultLifecycle
 from schemas.ids import STATE_SEPARATOR
-from schemas.records import CollectiveBatch, CollectiveOp, Communicator, Hang, SocketBatch
+from schemas.records import CollectiveBatch, CollectiveOp, Hang
 from schemas.units import SECOND_NS, us_to_ns
 
 # Decisions are made on this grid of event time, so that they do not depend on how records were
@@ -110,25 +110,27 @@ class HangWatch:
         held = (watched.open_hang for _, watched in sorted(self._jobs.items()))
         return [hang for hang in held if hang is not None]
 
+    def feed(self, key: str, record: JobRecord | None, arrived_ns: int) -> None:
+        """Take a record of one of the inputs; None is a tombstone of that key.
+
+        Raises
+        ------
+        BatchError
+            If a batch cannot be used; nothing of it is then.
+        """
+        if record is None:
+            task_id, _, name = key.partition(STATE_SEPARATOR)
+            if (known := self._jobs.get(task_id)) is not None:
+                known.job.apply_communicator(name, None)
+        elif (watched := self._watched(record.task_id)) is not None:
+            watched.job.apply(record, arrived_ns)
+
     def feed_batch(
         self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
     ) -> None:
-        """Take what a rank launched; `operations` are those of the batch."""
+        """Take what a rank launched, as `feed` does; `operations` are those of the batch."""
         if (watched := self._watched(batch.task_id)) is not None:
             watched.job.apply_batch(batch, operations, arrived_ns)
-
-    def feed_sockets(self, batch: SocketBatch, arrived_ns: int) -> None:
-        """Take what a rank's sockets say."""
-        if (watched := self._watched(batch.task_id)) is not None:
-            watched.job.apply_sockets(batch, arrived_ns)
-
-    def feed_communicator(self, key: str, record: Communicator | None) -> None:
-        """Take a communicator, or (None) that there is none of that key any more."""
-        task_id, _, name = key.partition(STATE_SEPARATOR)
-        if record is not None:
-            task_id, name = record.task_id, record.communicator
-        if (watched := self._watched(task_id)) is not None:
-            watched.job.apply_communicator(name, record)
 
     def _watched(self, task_id: str) -> _Watched | None:
         known = self._jobs.get(task_id)

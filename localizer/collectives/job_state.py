@@ -18,6 +18,7 @@ from schemas.records import (
     CommunicatorProgress,
     SocketBatch,
 )
+from schemas.records.batches import snapshot_of
 from schemas.units import SECOND_NS
 
 # Operations kept of a job: of a small one several iterations, which tell what usually comes next;
@@ -33,6 +34,9 @@ RESTART_NS: Final = 60 * SECOND_NS
 # Beyond these it is no job of ours.
 MAX_RANKS: Final = 65_536
 MAX_COMMUNICATORS: Final = 65_536
+
+# What is told of a job.
+JobRecord = CollectiveBatch | SocketBatch | Communicator
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,8 @@ class JobState:
         While it hangs: what ends then tells nothing of what is usual.
     pace
         How fast it goes on.
+    most_kept
+        Finished operations of a rank's communicator that are kept at most.
     """
 
     task_id: str
@@ -85,11 +91,28 @@ class JobState:
     refused: int = 0
     hung: bool = False
     pace: Pace = field(default_factory=Pace)
+    most_kept: int = MOST_KEPT
 
     @property
     def attempt(self) -> int:
         """When the last of its processes was started, microseconds since the epoch; 0: none."""
         return max((state.attempt for state in self.ranks.values()), default=0)
+
+    def apply(self, record: JobRecord, arrived_ns: int) -> None:
+        """Apply a record of the job.
+
+        Raises
+        ------
+        BatchError
+            If a batch cannot be used; nothing of it is then.
+        """
+        match record:
+            case CollectiveBatch():
+                self.apply_batch(record, snapshot_of(record, {}).operations, arrived_ns)
+            case SocketBatch():
+                self.apply_sockets(record, arrived_ns)
+            case Communicator():
+                self.apply_communicator(record.communicator, record)
 
     def apply_batch(
         self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
@@ -204,7 +227,7 @@ class JobState:
     def _keep(self) -> int:
         """Return how many finished operations of a rank's communicator are kept."""
         share = MAX_OPERATIONS // (max(1, len(self.ranks)) * COMMUNICATORS_EACH)
-        return min(MOST_KEPT, max(LEAST_KEPT, share))
+        return min(self.most_kept, max(LEAST_KEPT, share))
 
 
 def patience_of(operations: Iterable[CollectiveOp]) -> int:

@@ -6,7 +6,7 @@ topic says.
 """
 
 import time
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Message
 
@@ -26,8 +26,8 @@ from schemas.process import memory
 from schemas.process.ending import ending
 from schemas.process.eventlog import EventLog
 from schemas.process.health import Health
-from schemas.records import CollectiveBatch, Communicator, Hang, SocketBatch
-from schemas.records.batches import BatchError, snapshot_of
+from schemas.records import Hang
+from schemas.records.batches import BatchError
 from schemas.topics import Topic
 from schemas.units import MS_NS, SECOND_NS
 
@@ -174,7 +174,7 @@ class HangService:
         try:
             name, record = decoded(self._settings, self._codec, topic, message)
             try:
-                feed(watch, name, record, arrived_ns)
+                watch.feed(name, record, arrived_ns)
             except BatchError as error:
                 # A process that ended here would read the record again, and end again.
                 raise DecodeError(
@@ -199,22 +199,3 @@ class HangService:
             open=self.counts.open,
             beyond_bounds=self.counts.refused,
         )
-
-
-def feed(watch: HangWatch, name: str, record: Any, arrived_ns: int) -> None:
-    """Give the watch a record of one of its inputs; None is a tombstone of that key.
-
-    Raises
-    ------
-    BatchError
-        If a batch cannot be used; nothing of it is then.
-    """
-    match record:
-        case CollectiveBatch():
-            watch.feed_batch(record, snapshot_of(record, {}).operations, arrived_ns)
-        case SocketBatch():
-            watch.feed_sockets(record, arrived_ns)
-        case Communicator() | None:
-            watch.feed_communicator(name, record)
-        case _:
-            raise TypeError(f"{type(record).__name__} is no input of the hang watcher")

@@ -17,7 +17,7 @@ from localizer.verdict.catalogue import AGENT, HANG_GROUPS, KINDS, STUCK, FaultK
 from localizer.verdict.claims import MAX_EVIDENCE, MAX_TASKS, Claim, make_claim
 from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
 from schemas.enums import Certainty, ComponentKind, FaultLifecycle, HangClass
-from schemas.ids import STATE_SEPARATOR, FlowId, rank_id
+from schemas.ids import FlowId, rank_id, rank_key
 from schemas.records import FaultEvent, Hang
 from schemas.units import SECOND_NS, ns_to_us, us_to_ns
 
@@ -307,7 +307,7 @@ def _with_ranks(
         The transition that says it, where the fault had none.
     """
     event = fault.event
-    ranks = tuple(sorted({*event.ranks, *_ranks(hang)}, key=_by_number))[:MAX_RANKS]
+    ranks = tuple(sorted({*event.ranks, *_ranks(hang)}, key=rank_key))[:MAX_RANKS]
     tasks = tuple(sorted({*event.tasks, hang.task_id}))[:MAX_TASKS]
     if (ranks, tasks) == (event.ranks, event.tasks):
         return events, []
@@ -326,7 +326,7 @@ def _without_ranks(
 ) -> tuple[list[FaultEvent], list[FaultEvent]]:
     """Let a fault no longer name the ranks of a job whose hang has another cause; as above."""
     event = fault.event
-    ranks = tuple(rank for rank in event.ranks if _by_number(rank)[0] != task_id)
+    ranks = tuple(rank for rank in event.ranks if rank_key(rank)[0] != task_id)
     if ranks == event.ranks:
         return events, []
     evidence = tuple(e for e in event.evidence if not e.startswith(f"stops {task_id}: "))
@@ -345,9 +345,3 @@ def _changed(
         more, seq=event.seq + 1, state=FaultLifecycle.UPDATED, event_at=ns_to_us(now_ns)
     )
     return events, [fault.event]
-
-
-def _by_number(rank: str) -> tuple[str, int]:
-    """Return the job and the number of a rank by its id."""
-    task_id, _, number = rank.rpartition(STATE_SEPARATOR)
-    return task_id, int(number) if number.isdecimal() else -1

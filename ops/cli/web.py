@@ -102,12 +102,11 @@ def web(
     from schemas.process.health import Health
 
     if recording is not None:
-        from ops.web.recorded import WANTED
-        from schemas.topics import RNIC_COUNTERS
+        from ops.web.recorded import ON_DEMAND, WANTED
 
         if allow_actions:
             raise CliError("--allow-actions: a recording stays as it is", USAGE)
-        with _recorded(recording, WANTED, config, by_time=(RNIC_COUNTERS,)) as recorded:
+        with _recorded(recording, WANTED, config, by_time=ON_DEMAND) as recorded:
             _serve(recorded, listen, tls_cert, tls_key, token_file)
         return
     try:

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from localizer.collectives.groups import is_finished
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_state import RankState
-from ops.jobs.job_topics import JobNow
 from ops.log.timespan import iso_us
+from ops.view.job_ranks import JobNow
+from ops.view.standing import Standing, standings
+from ops.view.texts import visible
 from schemas.enums import FaultLifecycle
 from schemas.records import Hang
 from schemas.units import MS_NS, SECOND_NS
@@ -68,35 +69,26 @@ def _rank_document(state: RankState, now_ms: int) -> dict[str, Any]:
         "cpu_share": state.cpu_share(),
         "heard_ms_ago": now_ms - state.arrived_ns // MS_NS,
         "missing_reason": batch.missing_reason,
-        "communicators": list(_standing(state)),
+        "communicators": [_standing_document(one) for one in standings(state)],
     }
 
 
-def _standing(state: RankState) -> Iterator[dict[str, Any]]:
-    """Yield how far a rank came in each communicator, and what it waits for."""
-    by_name: dict[str, list[int]] = {}
-    for number, operation in state.operations.items():
-        by_name.setdefault(operation.communicator, []).append(number)
-    at = state.batch.recorded_at
-    for name, numbers in sorted(by_name.items()):
-        operations = [state.operations[n] for n in sorted(numbers)]
-        counted = [o for o in operations if not o.is_p2p] or operations
-        done = [o.sequence for o in counted if is_finished(o)]
-        waits = next((o for o in operations if not is_finished(o)), None)
-        waited = None
-        if waits is not None and waits.launched_at is not None and at is not None:
-            waited = max(0, at - waits.launched_at)
-        yield {
-            "name": name,
-            "launched": max(o.sequence for o in counted),
-            "done": max(done, default=None),
-            "waits_in": None if waits is None else waits.operation,
-            "waited_us": waited,
-        }
+def _standing_document(one: Standing) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "launched": one.launched,
+        "done": one.done,
+        "waits_in": one.waits_in,
+        "waited_us": one.waited_us,
+    }
 
 
 def as_text(found: JobNow, now_ms: int) -> Iterator[str]:
-    """Return lines for people."""
+    """Yield lines for people; texts from records cannot steer their terminal."""
+    return map(visible, _lines(found, now_ms))
+
+
+def _lines(found: JobNow, now_ms: int) -> Iterator[str]:
     job = found.job
     size = "?" if job.world_size is None else str(job.world_size)
     yield (
@@ -139,8 +131,8 @@ def _table(found: JobNow, now_ms: int) -> Iterator[str]:
     rows: list[tuple[str, str, dict[str, str]]] = []
     for state in ordered[:MAX_ROWS]:
         cells: dict[str, str] = {}
-        for one in _standing(state):
-            column = described.get(one["name"], one["name"])
+        for one in standings(state):
+            column = described.get(one.name, one.name)
             cells[column] = " ".join(filter(None, (cells.get(column, ""), _cell(one))))
         process = state.process_state.value.lower()
         if state.is_silent(now_ms * MS_NS):
@@ -157,10 +149,10 @@ def _table(found: JobNow, now_ms: int) -> Iterator[str]:
         yield f"and {len(ordered) - MAX_ROWS} ranks more: --json has all"
 
 
-def _cell(one: dict[str, Any]) -> str:
+def _cell(one: Standing) -> str:
     """Return where a rank stands, as text: what it launched last, and how long it waits there."""
-    text = f"{one['name']}:{one['launched']}"
-    if one["waits_in"] is None:
+    text = f"{one.name}:{one.launched}"
+    if one.waits_in is None:
         return text
-    waited = "" if one["waited_us"] is None else f" {one['waited_us'] / 1e6:.1f} s"
+    waited = "" if one.waited_us is None else f" {one.waited_us / 1e6:.1f} s"
     return f"{text} waits{waited}"

@@ -11,6 +11,7 @@ from ops.lab.fault_kinds import KINDS, LOOPBACK_LAB, FaultKind, Param
 from ops.lab.overlay import Overlay
 from ops.lab.shape import LabShape
 from schemas.enums import Layer
+from schemas.ids import rank_id
 
 NEAR_MATCHES: Final = 5
 NEAR_CUTOFF: Final = 0.4
@@ -46,17 +47,8 @@ def targets_of(kind: FaultKind, shape: LabShape) -> list[str]:
         "virtual node": shape.vswitch_ids() + shape.rnic_ids(),
         "agent": shape.agent_ids(),
         "task": [shape.task_id],
-        "rank": [f"{shape.task_id}|{rank}" for rank in range(len(shape.endpoints))],
+        "rank": [rank_id(shape.task_id, rank) for rank in range(len(shape.endpoints))],
     }[kind.target]
-
-
-def rank_of(target: str) -> int:
-    """Return the number of a rank by its id.
-
-    >>> rank_of("job1|3")
-    3
-    """
-    return int(target.rpartition("|")[2])
 
 
 def near(name: str, known: list[str]) -> str:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from ops.lab.errors import LabError, LabUsageError
-from ops.lab.faults import rank_of
 from ops.lab.netns.plan import namespace_name, overlay_address, prefix_of
 from ops.lab.shape import LabShape
 from ops.lab.training import ENVIRONMENT
 from ops.running.processes import ProcessGroup
 from probers.config.rnics import namespace_path
+from schemas.ids import rank_key
 
 TORCH: Final = "torch"
 JOB: Final = "job"
@@ -203,7 +203,7 @@ class TrainingRanks:
 
     def hurt(self, kind: str, target: str, params: Mapping[str, Any]) -> None:
         """Put a rank's fault in."""
-        rank = rank_of(target)
+        rank = rank_key(target)[1]
         if kind == "rank-stop":
             os.kill(self.pid(rank), signal.SIGSTOP)
             return
@@ -212,7 +212,7 @@ class TrainingRanks:
 
     def mend(self, kind: str, target: str) -> None:
         """Take a rank's fault out; the job begins anew where nothing else can mend it."""
-        rank = rank_of(target)
+        rank = rank_key(target)[1]
         if kind == "rank-stop":
             with suppress(ProcessLookupError):
                 os.kill(self.pid(rank), signal.SIGCONT)

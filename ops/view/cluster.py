@@ -19,6 +19,7 @@ from ops.view.counters import RnicCounters
 from ops.view.crossing import TopologyBook
 from ops.view.faults import FaultBook
 from ops.view.flow_windows import FlowWindows
+from ops.view.job_ranks import RankBook
 from ops.view.newest import Newest
 from ops.view.places import PlaceBook
 from ops.view.symptoms import AnomalySpan, StateChange, changed
@@ -108,8 +109,9 @@ class ClusterView:
         The last windows of each 5-tuple.
     places, wiring
         Where endpoints stand in the network; what paths are derived from.
-    counters
-        Of RNICs; not folded from all there are: a reader adds those that somebody looks at.
+    counters, ranks
+        Of RNICs and of training jobs; not folded from all there are: a reader adds those that
+        somebody looks at.
     anomalies, traces, changes
         The newest anomalies, traces, and changes of states.
     rounds_ms
@@ -138,6 +140,7 @@ class ClusterView:
         self.places = PlaceBook()
         self.wiring = TopologyBook()
         self.counters = RnicCounters()
+        self.ranks = RankBook()
         self.anomalies: Newest[AnomalyKey, AnomalySpan] = Newest(MAX_ANOMALIES)
         self.traces: Newest[tuple[str, int, int], PathTrace] = Newest(MAX_TRACES)
         self.changes: Newest[tuple[str, str, int], StateChange] = Newest(MAX_CHANGES)

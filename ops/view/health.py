@@ -62,7 +62,7 @@ class Headline:
 def parts(view: ClusterView, now_ms: int) -> list[Part]:
     """Return all parts, from the network to what watches it."""
     return [
-        *(network(view, layer) for layer in (Layer.UNDERLAY, Layer.OVERLAY, Layer.HOST)),
+        *(network(view, layer) for layer in (Layer.UNDERLAY, Layer.OVERLAY, Layer.HOST, Layer.JOB)),
         agents(view, now_ms),
         covered(view),
         worker(view, now_ms),
@@ -72,9 +72,12 @@ def parts(view: ClusterView, now_ms: int) -> list[Part]:
 
 
 def headline(view: ClusterView, health: Iterable[Part]) -> Headline:
-    """Return the answer: yes with an open fault; no only if those who would see one are well."""
+    """Return the answer: yes with an open fault; no only if those who would see one are well.
+
+    A job that hangs for a reason that is not known may do so for the network's.
+    """
     faults = view.faults.open()
-    network_faults = [h for h in faults if h.last.layer is not Layer.HOST]
+    network_faults = [h for h in faults if h.last.layer not in (Layer.HOST, Layer.JOB)]
     if network_faults:
         first = network_faults[0].last
         return Headline(
@@ -88,11 +91,15 @@ def headline(view: ClusterView, health: Iterable[Part]) -> Headline:
             text="No open fault, but who would see one is not well: "
             + "; ".join(f"{p.name}: {p.found}" for p in blind),
         )
-    if faults:
+    unclear = [h for h in faults if h.last.layer is Layer.JOB and not h.last.decided]
+    if unclear:
         return Headline(
-            answer=Answer.NO,
-            text=f"No fault of the network; {counted(len(faults), 'fault')} of hosts",
+            answer=Answer.UNKNOWN,
+            text=f"No fault of the network is known, but: {unclear[0].last.summary}",
         )
+    if faults:
+        text = f"No fault of the network; {counted(len(faults), 'fault')} of hosts or jobs"
+        return Headline(answer=Answer.NO, text=text)
     return Headline(answer=Answer.NO, text="No open fault, and all paths on ping lists are watched")
 
 

@@ -7,14 +7,14 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from ops.view.cluster import ClusterView
-from ops.web.pages.page import Document, Page, UnknownItemError, merge_patch
+from ops.web.pages.page import Document, Page, UnknownItemError, Wanted, merge_patch
 from ops.web.positions import to_text
-from ops.web.source import Source, nobody
+from ops.web.source import Source, nothing
 
 LOG: Final = logging.getLogger(__name__)
 # What is shown grows old without any record: agents fall silent.
@@ -164,7 +164,7 @@ class Hub:
         UnknownItemError
             If it is of something that is not there.
         """
-        return self._source.look(_maker(page, params), at_ms, _counted(page, params))[0]
+        return self._source.look(_maker(page, params), at_ms, _wanted(page, params))[0]
 
     def _refresh(self, channel: _Channel) -> None:
         channel.made_s = time.monotonic()
@@ -190,7 +190,7 @@ class Hub:
         try:
             page, params = channel.page, channel.params
             document, identity = self._source.look(
-                _maker(page, params), counted=_counted(page, params)
+                _maker(page, params), wanted=_wanted(page, params)
             )
             return document, _json(document), identity
         except UnknownItemError as error:
@@ -228,9 +228,9 @@ def _maker(
     return make
 
 
-def _counted(page: Page, params: dict[str, str]) -> Callable[[ClusterView], Collection[str]]:
-    named = page.counted
-    return nobody if named is None else lambda view: named(view, params)
+def _wanted(page: Page, params: dict[str, str]) -> Callable[[ClusterView], Wanted]:
+    named = page.wanted
+    return nothing if named is None else lambda view: named(view, params)
 
 
 def _json(document: Document) -> str:

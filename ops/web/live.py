@@ -16,9 +16,11 @@ from ops.log.reading import (
 from ops.log.timespan import Bound
 from ops.log.windows import SeenWindows
 from ops.view.cluster import FOLDED, ClusterView
+from ops.view.job_ranks import JobNow
 from ops.web.counted import Batch, CounterFollower
-from ops.web.pages.page import UnknownItemError
-from ops.web.source import Trouble, nobody
+from ops.web.pages.page import UnknownItemError, Wanted
+from ops.web.ranked import RankFollower, Told, fold
+from ops.web.source import Trouble, nothing
 from schemas import topics as t
 from schemas.codec import Codec
 from schemas.kafka.connection import KafkaSettings
@@ -72,6 +74,7 @@ class LiveSource:
         self._changed: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         self._counters = CounterFollower(settings, self._count)
+        self._ranks = RankFollower(settings, self._rank)
         self._targets: dict[Place, int] = {}
         self.lag = LogLag()
         self.records = {topic.name: 0 for topic in FOLLOWED}
@@ -85,18 +88,20 @@ class LiveSource:
         self._changed = changed
         self._thread.start()
         self._counters.start()
+        self._ranks.start()
 
     def stop(self) -> None:
         """End the reader."""
         self._stopping.set()
         self._counters.stop()
+        self._ranks.stop()
         self._thread.join(timeout=5.0)
 
     def look(
         self,
         use: Callable[[ClusterView, int], T],
         at_ms: int | None = None,
-        counted: Callable[[ClusterView], Collection[str]] = nobody,
+        wanted: Callable[[ClusterView], Wanted] = nothing,
     ) -> T:
         """Return what a function makes of the view and the present time."""
         if at_ms is not None:
@@ -106,7 +111,9 @@ class LiveSource:
                 "`skeletonhunter web --recording DIR`",
             )
         with self._lock:
-            self._counters.want(counted(self._view))
+            own = wanted(self._view)
+            self._counters.want(own.agents)
+            self._ranks.want(own.jobs)
             return use(self._view, now_ms())
 
     def _count(self, batches: Iterable[Batch], missing: str | None) -> None:
@@ -115,6 +122,14 @@ class LiveSource:
             for batch in batches:
                 self._view.counters.add(batch)
             self._view.counters.missing = missing
+        self._changed()
+
+    def _rank(self, jobs: Collection[JobNow], told: Iterable[Told], missing: str | None) -> None:
+        """Take what jobs' ranks told that somebody looks at, or why there is nothing."""
+        with self._lock:
+            fold(told)
+            self._view.ranks.put(jobs)
+            self._view.ranks.missing = missing
         self._changed()
 
     @property

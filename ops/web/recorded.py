@@ -15,8 +15,16 @@ from ops.recording.source import Item
 from ops.recording.source import Source as Recording
 from ops.view.cluster import FOLDED, ClusterView
 from ops.view.counters import HORIZON_MS, RnicCounters, read_counters
-from ops.web.pages.page import UnknownItemError
-from ops.web.source import Trouble, nobody
+from ops.view.job_ranks import (
+    LOOKBACK_MS,
+    RANK_LOGS,
+    RANK_STATES,
+    JobNow,
+    RankBook,
+)
+from ops.web.pages.page import UnknownItemError, Wanted
+from ops.web.ranked import decoded, fold
+from ops.web.source import Trouble, nothing
 from schemas import topics as t
 from schemas.codec import Codec
 from schemas.topics import Topic
@@ -30,6 +38,8 @@ WANTED: Final[tuple[Topic, ...]] = tuple(topic for topic in FOLDED if topic is n
 OF_INCIDENTS: Final[tuple[Topic, ...]] = tuple(
     topic for topic in WANTED if topic not in (t.HEARTBEAT, t.PROBE_WINDOW)
 )
+# Read where somebody looks, and only there.
+ON_DEMAND: Final[tuple[Topic, ...]] = (t.RNIC_COUNTERS, *RANK_STATES, *RANK_LOGS)
 # Copies of the view to go on from: a jump back folds no more than so many records anew.
 STEP: Final = 20_000
 MAX_COPIES: Final = 64
@@ -121,7 +131,7 @@ class RecordedSource:
         self,
         use: Callable[[ClusterView, int], T],
         at_ms: int | None = None,
-        counted: Callable[[ClusterView], Collection[str]] = nobody,
+        wanted: Callable[[ClusterView], Wanted] = nothing,
     ) -> T:
         """Return what a function makes of the view at a time; None: at the end."""
         first_ms, last_ms = self.span_ms or (0, 0)
@@ -133,8 +143,11 @@ class RecordedSource:
             )
         with self._lock:
             self._move(bisect_right(self._times_ms, time_ms))
-            if agents := counted(self._view):
-                self._view.counters = self._counters(agents, time_ms)
+            own = wanted(self._view)
+            if own.agents:
+                self._view.counters = self._counters(own.agents, time_ms)
+            if own.jobs:
+                self._view.ranks = self._ranks(own.jobs, time_ms)
             return use(self._view, time_ms)
 
     def _counters(self, agents: Collection[str], time_ms: int) -> RnicCounters:
@@ -148,6 +161,21 @@ class RecordedSource:
                 batch = read_counters(entry, CODEC) if entry.key in keys else None
                 if batch is not None:
                     found.add(batch)
+        except DamageError as damage:
+            found.missing = str(damage)
+        return found
+
+    def _ranks(self, tasks: Collection[str], time_ms: int) -> RankBook:
+        """Read where the ranks of some jobs stood at a time, from the file."""
+        jobs = [JobNow.of(task) for task in tasks]
+        found = RankBook()
+        found.put(jobs)
+        found.missing = f"the recording holds no {t.COLLECTIVE_OP.name} of it then"
+        try:
+            for topic in (*RANK_STATES, *RANK_LOGS):
+                from_ms = time_ms - LOOKBACK_MS if topic in RANK_LOGS else 0
+                for entry in self._recording.between(topic, from_ms, time_ms, CODEC):
+                    fold(decoded(CODEC, topic, entry, jobs))
         except DamageError as damage:
             found.missing = str(damage)
         return found

@@ -1,17 +1,18 @@
 """Where the pages' content comes from: live topics or a recording."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from ops.view.cluster import ClusterView
+from ops.web.pages.page import NOTHING, Wanted
 
 T = TypeVar("T")
 
 
-def nobody(_view: ClusterView) -> Collection[str]:
-    """Return nobody's name: no counters are needed."""
-    return ()
+def nothing(_view: ClusterView) -> Wanted:
+    """Return that nothing is wanted beside what a view always holds."""
+    return NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class Source(Protocol):
         self,
         use: Callable[[ClusterView, int], T],
         at_ms: int | None = None,
-        counted: Callable[[ClusterView], Collection[str]] = nobody,
+        wanted: Callable[[ClusterView], Wanted] = nothing,
     ) -> T:
         """Return what a function makes of the view and the time.
 
@@ -76,8 +77,8 @@ class Source(Protocol):
             Called with the view and the time in milliseconds; must not keep the view.
         at_ms
             As it was at that time; None: now, or at the end of a recording.
-        counted
-            Names the agents whose counters the view is to hold; live ones come from now on.
+        wanted
+            Names what the view is to hold of this page alone; live records come from now on.
 
         Raises
         ------

@@ -7,9 +7,9 @@ from typing import Final, Protocol
 from localizer.collectives.diagnosis import HangClass, diagnose
 from ops.bench.collectives.causes import Said
 from ops.jobs.dumps import DumpsError, read_dumps
-from ops.lab.faults import rank_of
 from ops.log.watch import Watch
 from schemas.enums import FaultLifecycle
+from schemas.ids import rank_key
 from schemas.records import FaultEvent
 
 LOOK_S: Final = 1.0
@@ -125,7 +125,7 @@ class Faults:
         """Take one transition of a fault, unless it is of another job of this machine."""
         if event.tasks and self._task_id not in event.tasks:
             return
-        ranks = tuple(sorted(rank_of(rank_id) for rank_id in event.ranks))
+        ranks = tuple(sorted(rank_key(rank)[1] for rank in event.ranks))
         said = Said(event.fault_kind, ranks, event.component_id)
         if event.state is FaultLifecycle.RESOLVED:
             self._open.discard(event.fault_id)

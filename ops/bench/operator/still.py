@@ -2,17 +2,18 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 import uvicorn
 
 from ops.view.cluster import ClusterView
+from ops.web.pages.page import Wanted
 from ops.web.security import LOCAL_NAMES, Access
 from ops.web.serve import Address, bound_socket
 from ops.web.server import build
-from ops.web.source import Trouble, nobody
+from ops.web.source import Trouble, nothing
 
 T = TypeVar("T")
 
@@ -50,10 +51,10 @@ class StillSource:
         self,
         use: Callable[[ClusterView, int], T],
         at_ms: int | None = None,
-        counted: Callable[[ClusterView], Collection[str]] = nobody,
+        wanted: Callable[[ClusterView], Wanted] = nothing,
     ) -> T:
-        """Return what a function makes of the view; its counters are what somebody put there."""
-        del counted
+        """Return what a function makes of the view; what it wants is what somebody put there."""
+        del wanted
         with self._lock:
             return use(self.view, self.now_ms if at_ms is None else at_ms)
 

@@ -1,6 +1,5 @@
 """Counters: what the RNICs of a job send and receive, by what their hosts' agents read."""
 
-from collections.abc import Collection
 from typing import Final
 
 import numpy as np
@@ -8,7 +7,7 @@ import numpy as np
 from ops.view.cluster import ClusterView
 from ops.view.counters import COARSE_NS, FINE_NS
 from ops.web.pages.job import chosen_task, hosts_with
-from ops.web.pages.page import Document, Page, Params, without_none
+from ops.web.pages.page import Document, Page, Params, Wanted, without_none
 from schemas.columns.arrays import Bools, Floats
 from schemas.records import TaskEndpoint
 from schemas.units import MS_NS
@@ -42,9 +41,9 @@ def document(view: ClusterView, params: Params, _now_ms: int) -> Document:
     )
 
 
-def agents_of(view: ClusterView, params: Params) -> Collection[str]:
+def wanted(view: ClusterView, params: Params) -> Wanted:
     """Return whose counters are shown."""
-    return {one.agent_id for one in _shown(view, params)[0]}
+    return Wanted(agents={one.agent_id for one in _shown(view, params)[0]})
 
 
 def _shown(view: ClusterView, params: Params) -> tuple[list[TaskEndpoint], int]:
@@ -96,4 +95,4 @@ def _mbps(bytes_per_s: float) -> float:
     return round(float(bytes_per_s) * BITS / MEGA, 1)
 
 
-COUNTERS: Final = Page(name="counters", document=document, least_gap_s=2.0, counted=agents_of)
+COUNTERS: Final = Page(name="counters", document=document, least_gap_s=2.0, wanted=wanted)

@@ -12,7 +12,7 @@ from ops.view.faults import FaultHistory
 from ops.view.symptoms import AnomalySpan, StateChange
 from ops.view.texts import counted, some
 from ops.web.pages.page import Document, Page, Params, UnknownItemError, without_none
-from ops.web.pages.rows import answers, event_row, fault_row
+from ops.web.pages.rows import answers, beside, event_row, fault_row, ranks_by_job
 from schemas.ids import FlowId
 from schemas.records import FaultEvent, PathTrace
 from schemas.units import US_PER_MS
@@ -92,6 +92,7 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
             **fault_row(view, history, now_ms),
             **answers(view).get(history.last.fault_id, {}),
         },
+        "beside": beside(view, history.last),
         "span": {"from_ms": span.from_ms, "to_ms": span.to_ms},
         "until_now": history.open,
         "missing": history.missing,
@@ -256,7 +257,8 @@ def _changed(before: FaultEvent | None, event: FaultEvent) -> Iterator[str]:
     if before.tasks != event.tasks:
         yield f"tasks: {some(event.tasks) or 'none'}"
     if before.ranks != event.ranks:
-        yield f"stops ranks: {some(event.ranks) or 'none'}"
+        told = "; ".join(f"{task}: {text}" for task, text in ranks_by_job(event.ranks).items())
+        yield f"stops ranks: {told or 'none'}"
     if before.related_fault_ids != event.related_fault_ids:
         yield f"beside: {some(event.related_fault_ids) or 'no other fault'}"
 

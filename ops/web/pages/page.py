@@ -2,12 +2,31 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ops.view.cluster import ClusterView
 
 Document = dict[str, Any]
 Params = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is read of those alone whom somebody looks at.
+
+    Attributes
+    ----------
+    agents
+        Whose RNICs' counters.
+    jobs
+        Whose ranks' collectives.
+    """
+
+    agents: Collection[str] = ()
+    jobs: Collection[str] = ()
+
+
+NOTHING: Final = Wanted()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +43,14 @@ class Page:
         Its last argument is the time, in milliseconds since the epoch.
     least_gap_s
         Seconds between two documents, for one that costs much; 0: as often as the hub makes any.
-    counted
-        Names the agents whose RNICs' counters it shows; None: of nobody.
+    wanted
+        Names what it shows that is read on demand; None: nothing.
     """
 
     name: str
     document: Callable[[ClusterView, Params, int], Document]
     least_gap_s: float = 0.0
-    counted: Callable[[ClusterView, Params], Collection[str]] | None = None
+    wanted: Callable[[ClusterView, Params], Wanted] | None = None
 
 
 class UnknownItemError(LookupError):

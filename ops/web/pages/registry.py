@@ -10,10 +10,11 @@ from ops.web.pages.matrix import MATRIX
 from ops.web.pages.now import NOW
 from ops.web.pages.page import Page
 from ops.web.pages.pair import PAIR
+from ops.web.pages.ranks import RANKS
 from ops.web.pages.silences import SILENCES
 from ops.web.pages.topology import TOPOLOGY
 
 PAGES: Final[dict[str, Page]] = {
     page.name: page
-    for page in (NOW, INCIDENT, MATRIX, PAIR, TOPOLOGY, JOB, COUNTERS, AGENTS, SILENCES)
+    for page in (NOW, INCIDENT, MATRIX, PAIR, TOPOLOGY, JOB, COUNTERS, RANKS, AGENTS, SILENCES)
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from ops.view.texts import age, counted, some, visible
+from ops.view.texts import age, counted, visible
 from ops.web.pages.page import Document
 
 WORDS: Final = {
@@ -90,15 +90,19 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
         yield "Closed", f"by {closed['by']}, {utc(closed['at_ms'])} UTC{cause}"
     yield "Tasks hit", ", ".join(fault["tasks"]) or "none known"
     if ranks := fault.get("ranks"):
-        yield "Ranks stopped", some(ranks)
-    if related := fault.get("related"):
-        yield "Beside", ", ".join(related)
+        yield "Ranks stopped", "; ".join(f"{task}: {text}" for task, text in ranks.items())
+    if others := document["beside"]:
+        yield "Beside", ", ".join(_beside(name, one) for name, one in others.items())
     yield "First step", fault["first_step"]
     if len(fault["candidates"]) > 1:
         names = (f"{c['component']} ({c['score']:.2f})" for c in fault["candidates"])
         yield "Candidates", ", ".join(names)
     if document["missing"]:
         yield "Not known", f"{counted(document['missing'], 'earlier transition')} of it"
+
+
+def _beside(fault_id: str, one: Document) -> str:
+    return f"{fault_id} ({one['component']}: {one['kind']})" if one else fault_id
 
 
 def lines(document: Document) -> Iterator[Document]:

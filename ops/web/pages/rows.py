@@ -1,14 +1,17 @@
 """Rows that several pages show."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
+from localizer.collectives.ranges import rank_text
 from localizer.verdict.catalogue import KINDS
 from ops.bridge.paging.labels import is_silenced
 from ops.view.cluster import ClusterView
 from ops.view.faults import FaultHistory
 from ops.web.pages.page import Document, without_none
 from schemas.enums import NoteAction
+from schemas.ids import rank_key
 from schemas.records import FaultEvent
 from schemas.units import US_PER_MS
 
@@ -40,13 +43,40 @@ def event_row(event: FaultEvent) -> Document:
             "unexplained": event.unexplained_paths,
             "flaps": event.flaps,
             "tasks": list(event.tasks),
-            "ranks": list(event.ranks) or None,
+            "ranks": ranks_by_job(event.ranks) or None,
             "related": list(event.related_fault_ids) or None,
             "candidates": [
                 {"component": c.component_id, "score": round(c.score, 3)} for c in event.candidates
             ],
         }
     )
+
+
+def ranks_by_job(ranks: Iterable[str]) -> Document:
+    """Return ranks, by their ids, as text for each job: a fault may stop thousands.
+
+    >>> ranks_by_job(["job1|0", "job1|1", "job1|5"])
+    {'job1': 'ranks 0–1, 5'}
+    """
+    numbers: defaultdict[str, list[int]] = defaultdict(list)
+    for task_id, number in sorted(map(rank_key, ranks)):
+        numbers[task_id].append(number)
+    return {task_id: rank_text(held) for task_id, held in numbers.items()}
+
+
+def beside(view: ClusterView, fault: FaultEvent) -> Document:
+    """Return the faults that are beside a fault, by id: those it names, and those that name it."""
+    naming = (h.last for h in view.faults.open() if fault.fault_id in h.last.related_fault_ids)
+    found: Document = {name: {} for name in fault.related_fault_ids}
+    found |= {event.fault_id: {} for event in naming}
+    for name in found:
+        history = view.faults.get(name)
+        if history is not None:
+            last = history.last
+            found[name] = {
+                "component": last.component_id, "kind": last.fault_kind, "open": history.open,
+            }  # fmt: skip
+    return found
 
 
 def answers(view: ClusterView) -> dict[str, Document]:

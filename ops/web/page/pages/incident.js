@@ -27,6 +27,7 @@ function Incident({ document: shown, params, at, source }) {
   const { fault, span } = shown;
   const lines = Object.entries(shown.line).sort(([a], [b]) => (a < b ? -1 : 1));
   const flows = Object.entries(shown.flows);
+  const beside = Object.entries(shown.beside);
   const verdicts = lines.filter(([, one]) => one.what === "verdict").map(([, one]) => one.at_ms);
   const [hidden, setHidden] = useState([]);
   const asked = new URLSearchParams({ ...params, ...(at === null ? {} : { at }) });
@@ -36,6 +37,7 @@ function Incident({ document: shown, params, at, source }) {
       <p class="facts">
         <${Severity} of=${fault.severity} />
         <span><${Name} text=${fault.kind} /> of ${visible(fault.component_kind).toLowerCase()}</span>
+        ${fault.layer === "JOB" && html`<span>of the job, not of the network</span>`}
         <span>${fault.open ? `open for ${duration(time - fault.opened_ms)}` : `over after ${duration((fault.resolved_ms ?? fault.at_ms) - fault.onset_ms)}`}</span>
       ${fault.silenced && html`<span class="mark undecided"><span aria-hidden="true">⊘</span> pages nobody until ${utc(fault.silenced.until_ms)} UTC (<${Name} text=${fault.silenced.author} />: <${Name} text=${fault.silenced.reason} long />)</span>`}
         ${fault.acknowledged_by && html`<span>acknowledged by <${Name} text=${fault.acknowledged_by} /></span>`}
@@ -49,7 +51,9 @@ function Incident({ document: shown, params, at, source }) {
         <dt>Onset by verdict</dt><dd>${utc(fault.onset_ms)} UTC</dd>
         <dt>Verdict</dt><dd>${utc(fault.opened_ms)} UTC, ${duration(fault.opened_ms - (shown.first_symptom_ms ?? fault.onset_ms))} after the first symptom</dd>
         ${fault.resolved_ms && html`<dt>Resolved</dt><dd>${utc(fault.resolved_ms)} UTC</dd>`}
-        <dt>Tasks hit</dt><dd>${fault.tasks.length ? fault.tasks.map((task, i) => html`${i > 0 && ", "}<${Name} text=${task} />`) : "none known"}</dd>
+        <dt>Tasks hit</dt><dd>${fault.tasks.length ? fault.tasks.map((task, i) => html`${i > 0 && ", "}<a href=${to("job", { task })}><${Name} text=${task} /></a>`) : "none known"}</dd>
+        ${fault.ranks && html`<dt>Ranks stopped</dt><dd>${Object.entries(fault.ranks).map(([task, text], i) => html`${i > 0 && "; "}<${Name} text=${task} />: <${Name} text=${text} long />`)}</dd>`}
+        ${beside.length > 0 && html`<dt>Beside</dt><dd>${beside.map(([id, one], i) => html`${i > 0 && ", "}<a href=${to("incident", { fault: id })}><${Name} text=${one.component ?? id} /></a>${one.kind && html`: <${Name} text=${one.kind} />`}${one.open === false && " (over)"}`)}</dd>`}
         ${fault.candidates.length > 1 && html`<dt>Candidates</dt><dd>${fault.candidates.map(
           (c, i) => html`${i > 0 && ", "}<${Name} text=${c.component} /> ${c.score.toFixed(2)}`,
         )}</dd>`}

@@ -8,13 +8,14 @@ import { useStream } from "../lib/stream.js";
 import { counted, Name, visible } from "../lib/text.js";
 import { utc } from "../lib/time.js";
 import { Load, RnicCounters } from "./counters.js";
+import { Ranks } from "./ranks.js";
 
 const PATTERNS = 6;
 const DEGREES = { dp: "data", pp: "pipeline", tp: "tensor", ep: "expert", cp: "context" };
 
 export const job = { name: "job", title: "Job", render: Job };
 
-/** Show a job with its counters, which have a stream of their own: they come later, or not at all. */
+/** Show a job with its counters and ranks, which have streams of their own: they come later, or not at all. */
 function Job({ document, params, at }) {
   const wanted = { ...params, task: document.task.id };
   return at === null
@@ -24,15 +25,22 @@ function Job({ document, params, at }) {
 
 function Live({ shown, params, wanted }) {
   const { document: counters } = useStream("counters", wanted);
-  return html`<${Shown} shown=${shown} params=${params} counters=${counters} />`;
+  // What endpoint is chosen does not matter to them.
+  const { document: ranks } = useStream("ranks", ofRanks(wanted));
+  return html`<${Shown} shown=${shown} params=${params} counters=${counters} ranks=${ranks} />`;
 }
 
 function Recorded({ shown, params, wanted, at }) {
   const { document: counters } = useDocument("counters", wanted, String(at));
-  return html`<${Shown} shown=${shown} params=${params} counters=${counters} />`;
+  const { document: ranks } = useDocument("ranks", ofRanks(wanted), String(at));
+  return html`<${Shown} shown=${shown} params=${params} counters=${counters} ranks=${ranks} />`;
 }
 
-function Shown({ shown, params, counters }) {
+function ofRanks({ task, host }) {
+  return host ? { task, host } : { task };
+}
+
+function Shown({ shown, params, counters, ranks }) {
   const { task, skeleton, probing, rails } = shown;
   const change = (more) =>
     go("job", Object.fromEntries(Object.entries({ ...params, ...more }).filter(([, v]) => v)), { replace: true });
@@ -60,6 +68,7 @@ function Shown({ shown, params, counters }) {
     </section>
     ${faults.length > 0 && html`<section aria-labelledby="faults"><h2 id="faults">Faults on it</h2>
       <ul>${faults.map((f) => html`<li><${Severity} of=${f.severity} /> <a href=${to("incident", { fault: f.id })}><${Name} text=${f.component} /></a>: <${Name} text=${f.kind} /></li>`)}</ul></section>`}
+    <${Ranks} shown=${ranks} />
     <section aria-labelledby="grid">
       <h2 id="grid">Hosts × rails</h2>
       <p class="hint">Each cell: stage of the pipeline and replica group, and what the RNIC sent (↑) and received (↓) in the last seconds, with the last two

@@ -90,12 +90,13 @@ function Fault({ fault, time }) {
     <p><${Name} text=${fault.summary} long /></p>
     <dl>
       <dt>First step</dt><dd>${fault.first_step}</dd>
-      <dt>Where</dt><dd><a href=${to("topology", { fault: fault.id })} aria-label=${`paths through it: ${visible(fault.component)}`}>paths through it</a></dd>
+      <dt>Where</dt><dd>${fault.layer === "JOB" && "in the job, not in the network; "}<a href=${to("topology", { fault: fault.id })} aria-label=${`paths through it: ${visible(fault.component)}`}>paths through it</a></dd>
       <dt>Tasks hit</dt><dd>${
         fault.tasks.length === 0
           ? "none known"
-          : fault.tasks.map((task, i) => html`${i > 0 && ", "}<${Name} text=${task} />`)
+          : fault.tasks.map((task, i) => html`${i > 0 && ", "}<a href=${to("job", { task })}><${Name} text=${task} /></a>`)
       }</dd>
+      ${fault.ranks && html`<dt>Ranks stopped</dt><dd>${Object.entries(fault.ranks).map(([task, text], i) => html`${i > 0 && "; "}<${Name} text=${task} />: <${Name} text=${text} long />`)}</dd>`}
       <dt>Seen</dt><dd>${paths}; confidence ${Math.round(fault.confidence * 100)} %; cluster <${Name} text=${fault.cluster} /></dd>
     </dl>
   </li>`;

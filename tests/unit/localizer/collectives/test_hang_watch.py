@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from localizer.collectives.hang_watch import HangWatch
-from localizer.edge.hang_service import feed
 from schemas.bounds import violation
 from schemas.codec import to_datum
 from schemas.enums import Certainty, CollectiveState, FaultLifecycle, HangClass, ProcessState
@@ -28,7 +27,7 @@ def watched(log: list[Arrival], watch: HangWatch | None = None) -> tuple[HangWat
     found = []
     for until_ns, records in seconds(log):
         for arrival in records:
-            feed(watch, arrival.key, arrival.record, arrival.at_ns)
+            watch.feed(arrival.key, arrival.record, arrival.at_ns)
         found += watch.advance(until_ns)
     return watch, found
 
@@ -183,7 +182,7 @@ def test_a_watch_that_starts_anew_tells_nothing_twice(tmp_path: Path) -> None:
         _, first = watched(log[:cut]) if cut else (None, [])
         again = HangWatch(CLUSTER, first)
         for arrival in log[:cut]:
-            feed(again, arrival.key, arrival.record, arrival.at_ns)
+            again.feed(arrival.key, arrival.record, arrival.at_ns)
         _, second = watched(log[cut:], again)
         states = {h.hang_id: h for h in [*first, *second]}
         assert [h.state for h in [*first, *second]] == [OPEN], cut

@@ -79,7 +79,7 @@ def run(
             batch = batch_of(held, process, taken_at=read, source=source, whole=False)
             watch.feed_batch(batch, tuple(ops), read * US_NS)
             if sockets and wrong_s <= (read - BEGIN_US) / 1e6 < heals_s:
-                watch.feed_sockets(_sockets(rank, read, sockets), read * US_NS)
+                watch.feed("", _sockets(rank, read, sockets), read * US_NS)
         found += watch.advance(read * US_NS)
     return found
 

@@ -1,12 +1,11 @@
 """Where ranks stand: text and document."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from localizer.collectives.hang_watch import HangWatch
-from localizer.collectives.job_state import JobState
-from localizer.edge.hang_service import feed
 from ops.jobs.job_table import as_document, as_text
-from ops.jobs.job_topics import JobNow
+from ops.view.job_ranks import JobNow
 from schemas.units import MS_NS
 from tests.collective_batches import CLUSTER, TASK, Job, arrivals, seconds
 
@@ -14,10 +13,10 @@ from tests.collective_batches import CLUSTER, TASK, Job, arrivals, seconds
 def hung(folder: Path) -> tuple[JobNow, int]:
     """Return a job whose rank 1 never launches, and the time (ms)."""
     log = arrivals(Job.load("stalled", folder))
-    watch, now = HangWatch(CLUSTER), JobNow(JobState(TASK))
+    watch, now = HangWatch(CLUSTER), JobNow.of(TASK)
     for until_ns, records in seconds(log):
         for arrival in records:
-            feed(watch, arrival.key, arrival.record, arrival.at_ns)
+            watch.feed(arrival.key, arrival.record, arrival.at_ns)
             now.apply(arrival.record, arrival.at_ns)
         for hang in watch.advance(until_ns):
             now.apply(hang, until_ns)
@@ -52,6 +51,19 @@ def test_the_document_has_all(tmp_path: Path) -> None:
 
 def test_a_job_that_nobody_heard_of_is_said_to_be_one() -> None:
     """Nothing in the topics is no job that is well."""
-    lines = list(as_text(JobNow(JobState("job9")), 0))
+    lines = list(as_text(JobNow.of("job9"), 0))
     assert lines[1] == "no hang is known"
     assert "nothing was heard" in lines[2]
+
+
+def test_texts_from_records_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    """Names and summaries are whoever's who writes to the topics."""
+    found, now_ms = hung(tmp_path)
+    assert found.hang is not None
+    found.hang = replace(found.hang, summary="\x1b[2Jall is well", evidence=("a\nb\u202ec",))
+    (name, known), *_ = found.job.communicators.items()
+    found.job.communicators[name] = replace(known, description="\x1b]0;title\x07")
+    text = "\n".join(as_text(found, now_ms))
+    assert not any(c in text for c in ("\x1b", "\x07", "\u202e"))
+    assert "\\u001b[2Jall is well" in text
+    assert "a\\u000ab\\u202ec" in text

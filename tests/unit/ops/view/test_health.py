@@ -45,6 +45,16 @@ def test_an_open_fault_is_yes() -> None:
     assert status(view, "host") is Status.ODD
 
 
+def test_a_job_that_hangs_is_not_the_network() -> None:
+    """Unless nobody knows why."""
+    stopped = fault(layer=Layer.JOB, fault_kind="rank_stopped")
+    view = view_of((t.FAULT_EVENT, stopped))
+    assert answer(view) is Answer.NO
+    assert status(view, "job") is Status.BAD
+    stuck = fault(layer=Layer.JOB, fault_kind="collective_stuck", decided=False)
+    assert answer(view_of((t.FAULT_EVENT, stuck))) is Answer.UNKNOWN
+
+
 def test_nobody_there_is_no_answer() -> None:
     """An empty cluster, silent agents and a silent worker see no fault."""
     assert answer(ClusterView()) is Answer.UNKNOWN

@@ -1,10 +1,11 @@
 """A source that holds a view in memory."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TypeVar
 
 from ops.view.cluster import ClusterView
-from ops.web.source import Trouble, nobody
+from ops.web.pages.page import Wanted
+from ops.web.source import Trouble, nothing
 from tests.unit.ops.recording_samples import START_MS
 
 T = TypeVar("T")
@@ -35,9 +36,9 @@ class HeldSource:
         self,
         use: Callable[[ClusterView, int], T],
         at_ms: int | None = None,
-        counted: Callable[[ClusterView], Collection[str]] = nobody,
+        wanted: Callable[[ClusterView], Wanted] = nothing,
     ) -> T:
-        """Return what a function makes of the view; its counters are what somebody put there."""
-        del counted
+        """Return what a function makes of the view; what it wants is what somebody put there."""
+        del wanted
         self.looks += 1
         return use(self.view, self.now_ms if at_ms is None else at_ms)

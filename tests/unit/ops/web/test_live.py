@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,12 +13,15 @@ from ops.log.entry import Entry
 from ops.log.reading import Place, Range
 from ops.log.timespan import Bound
 from ops.view.cluster import ClusterView
-from ops.web import counted, live
+from ops.web import counted, live, on_demand, ranked
 from ops.web.live import LiveSource
-from ops.web.pages.page import UnknownItemError
+from ops.web.pages.page import UnknownItemError, Wanted
 from schemas import topics as t
+from schemas.enums import CollectiveSource, ProcessState
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import RegistryError
+from schemas.records import CollectiveBatch, CollectiveSnapshot
+from schemas.records.batches import RankProcess, batch_of
 from schemas.topics import Topic
 from skeleton_job.series.columns import warm_kernel
 from tests.unit.ops.recording_samples import START_MS
@@ -219,8 +223,8 @@ def test_counters_are_read_of_those_whom_somebody_looks_at(
     broker = MadeBroker()
     # Compiling it may take longer than the test waits.
     warm_kernel()
-    monkeypatch.setattr(counted, "LogReader", MadeReader)
-    monkeypatch.setattr(counted, "RETRY_S", 0.01)
+    monkeypatch.setattr(on_demand, "LogReader", MadeReader)
+    monkeypatch.setattr(on_demand, "RETRY_S", 0.01)
     for second in range(20):
         for host in ("h0", "h1"):
             broker.write(t.RNIC_COUNTERS, counters(host, second, 10**6, 0))
@@ -233,18 +237,68 @@ def test_counters_are_read_of_those_whom_somebody_looks_at(
                 return {"": None}
             return {name: float(found.tx[row].max()) for row, name in enumerate(found.endpoints)}
 
-        return source.look(rates, counted=lambda _view: [f"agent-{host}" for host in hosts])
+        return source.look(
+            rates, wanted=lambda _view: Wanted(agents=[f"agent-{host}" for host in hosts])
+        )
 
     with following(monkeypatch, broker) as source:
         until(lambda: source.ready)
         assert shown() == {"": None}
         until(lambda: shown("h1") == {"h0/r0": 0, "h1/r0": pytest.approx(10**6)})
         until(lambda: shown("h0", "h1") == {"h0/r0": pytest.approx(10**6), "h1/r0": 10**6})
-        monkeypatch.setattr(counted, "MAX_AGENTS", 2)
+        monkeypatch.setattr(source._counters, "_most", 2)
         shown("h0", "h1", "h2")
         until(lambda: source.look(lambda view, _: view.counters.missing == counted.FULL))
         broker.error = ConnectionError("Kafka at made:1: gone")
         until(lambda: source.look(lambda view, _: "gone" in str(view.counters.missing)))
+
+
+def test_ranks_are_read_of_the_job_that_somebody_looks_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A second job comes later, and is read from the beginning; what cannot be read is counted."""
+    broker = MadeBroker()
+    monkeypatch.setattr(on_demand, "LogReader", MadeReader)
+    monkeypatch.setattr(on_demand, "RETRY_S", 0.01)
+    for job in ("job-1", "job-2", "job-3"):
+        broker.write(t.COLLECTIVE_OP, rank_batch(job, 0))
+    broken = entry(t.COLLECTIVE_OP, rank_batch("job-1", 1), offset=3)
+    broker.logs[f"p.{t.COLLECTIVE_OP.name}"].append(replace(broken, value=b"nothing"))
+
+    def shown(*jobs: str) -> dict[str, tuple[int, int]]:
+        def ranks(view: ClusterView, _now_ms: int) -> dict[str, tuple[int, int]]:
+            held = {job: view.ranks.get(job) for job in ("job-1", "job-2", "job-3")}
+            return {job: (len(one.job.ranks), one.undecodable) for job, one in held.items() if one}
+
+        return source.look(ranks, wanted=lambda _view: Wanted(jobs=jobs))
+
+    with following(monkeypatch, broker) as source:
+        until(lambda: source.ready)
+        assert shown() == {}
+        until(lambda: shown("job-1") == {"job-1": (1, 1)})
+        broker.write(t.COLLECTIVE_OP, rank_batch("job-1", 2))
+        until(lambda: shown("job-1") == {"job-1": (2, 1)})
+        until(lambda: shown("job-1", "job-2") == {"job-1": (2, 1), "job-2": (1, 0)})
+        monkeypatch.setattr(source._ranks, "_most", 2)
+        shown("job-1", "job-2", "job-3")
+        until(lambda: source.look(lambda view, _: view.ranks.missing == ranked.FULL))
+        source._ranks._until_s.clear()
+        until(lambda: source.look(lambda view, _: len(view.ranks)) == 0)
+
+
+def rank_batch(task_id: str, rank: int) -> CollectiveBatch:
+    """Return what a collector tells of a rank that recorded nothing."""
+    empty = CollectiveSnapshot(
+        rank=rank, source="", library=None, version="", taken_at=None,
+        taken_at_missing_reason="no dump", dropped_before=0, communicators=(), operations=(),
+    )  # fmt: skip
+    process = RankProcess(
+        cluster="c", task_id=task_id, rank=rank, host_id="h0", attempt=1,
+        process_state=ProcessState.RUNNING,
+    )  # fmt: skip
+    return batch_of(
+        empty, process, taken_at=START_MS * 1_000, source=CollectiveSource.FLIGHT_RECORDER
+    )
 
 
 def test_live_pages_show_no_other_time(monkeypatch: pytest.MonkeyPatch) -> None:

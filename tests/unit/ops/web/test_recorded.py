@@ -10,7 +10,7 @@ import pytest
 from ops.recording.source import Source
 from ops.view.cluster import ClusterView
 from ops.web import recorded
-from ops.web.pages.counters import COUNTERS, agents_of
+from ops.web.pages.counters import COUNTERS, wanted
 from ops.web.pages.page import UnknownItemError
 from ops.web.pages.registry import PAGES
 from ops.web.recorded import RecordedSource
@@ -71,7 +71,7 @@ def test_counters_are_read_where_somebody_looks(tmp_path: Path) -> None:
         return source.look(
             lambda view, now_ms: COUNTERS.document(view, {"endpoint": "h0/r0"}, now_ms),
             at_ms,
-            lambda view: agents_of(view, {}),
+            lambda view: wanted(view, {}),
         )
 
     with Source(tmp_path) as recording:
