@@ -85,6 +85,8 @@ class HangFaults:
         self._sources = sources
         # By job: its latest fault that no fault of the network has taken over.
         self._own: dict[str, Incident] = {}
+        # By hang: what was last told of it, the version of the topology, and what it reaches there.
+        self._reaches: dict[str, tuple[Hang, int, Reach]] = {}
 
     @property
     def idle(self) -> bool:
@@ -245,6 +247,14 @@ class HangFaults:
         return [*rnics, *(link for rnic in rnics for link in topology.links_at(rnic))]
 
     def _reach(self, hang: Hang) -> Reach:
+        """Return what a hang is about: made anew when the hang or the topology changes."""
+        version = self._sources.topology.version
+        known = self._reaches.get(hang.hang_id)
+        if known is None or known[0] is not hang or known[1] != version:
+            known = self._reaches[hang.hang_id] = hang, version, self._made_reach(hang)
+        return known[2]
+
+    def _made_reach(self, hang: Hang) -> Reach:
         topology = self._sources.topology
         parts = set(self._parts(hang))
         for endpoint in hang.endpoint_ids:
@@ -259,6 +269,9 @@ class HangFaults:
         return Reach(frozenset(hang.endpoint_ids), frozenset(pairs), frozenset(parts))
 
     def _forget(self, now_ns: int) -> None:
+        if len(self._reaches) > len(self._sources.hangs):
+            still = {hang.hang_id for hang, _ in self._sources.hangs.open_hangs()}
+            self._reaches = {name: r for name, r in self._reaches.items() if name in still}
         for task_id, own in list(self._own.items()):
             if not own.open and now_ns - own.changed_ns > self._config.flap_ns:
                 del self._own[task_id]
