@@ -8,10 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.columns.arrays import Int64s
 from schemas.columns.records import NO_ARRIVAL, RecordColumns, RecordReader
+from schemas.enums import CollectiveSource, ProcessState
 from schemas.records import CollectiveBatch, CollectiveOp
 from schemas.records.batches import BatchError, Tables, operations_of, tables_of
 
@@ -30,6 +33,26 @@ class RankBatch(NamedTuple):
 
     batch: CollectiveBatch
     operations: tuple[CollectiveOp, ...]
+
+    @property
+    def cluster(self) -> str:
+        """The batch's cluster."""
+        return self.batch.cluster
+
+    @property
+    def rank_id(self) -> str:
+        """The batch's key."""
+        return self.batch.rank_id
+
+    @property
+    def task_id(self) -> str:
+        """The batch's job."""
+        return self.batch.task_id
+
+
+def without_tables(batch: CollectiveBatch) -> CollectiveBatch:
+    """Return a batch without its operations and what they refer to, its communicators excepted."""
+    return replace(batch, shapes=(), signatures=(), frames=(), stacks=(), reasons=(), operations=())
 
 
 class _Row(NamedTuple):
@@ -74,6 +97,17 @@ class BatchReader:
         self._endpoints: _Known[tuple[str, ...]] = _Known()
         self._communicators: _Known[tuple[str, ...]] = _Known()
         self._tables: _Known[Tables] = _Known()
+
+    def warm(self) -> None:
+        """Compile the kernel, some seconds once after an installation, or read it from disk."""
+        nothing = CollectiveBatch(
+            cluster="c", rank_id="j|0", task_id="j", rank=0, host_id="h", endpoint_ids=(),
+            attempt=0, process_state=ProcessState.UNKNOWN, source=CollectiveSource.UNKNOWN,
+            taken_at=0, snapshot=False, dropped_before=0, communicators=(), shapes=(),
+            signatures=(), frames=(), stacks=(), reasons=(), operations=(),
+        )  # fmt: skip
+        value = self._codec.encode(topics.COLLECTIVE_OP, nothing)
+        self.read([value], np.full(1, NO_ARRIVAL, np.int64))
 
     def read(self, values: Sequence[bytes], arrivals_ns: Int64s) -> list[RankBatch | None]:
         """Return the batch of each message; None where somebody has to look at it by itself.
@@ -127,10 +161,7 @@ class BatchReader:
         self._endpoints.put(writer, row.endpoints, batch.endpoint_ids)
         self._communicators.put(writer, row.communicators, batch.communicators)
         self._tables.put(writer, row.tables, tables)
-        plain = replace(
-            batch, shapes=(), signatures=(), frames=(), stacks=(), reasons=(), operations=()
-        )
-        return RankBatch(plain, operations)
+        return RankBatch(without_tables(batch), operations)
 
     def _rows(self, block: RecordColumns) -> Iterator[_Row]:
         """Yield the messages of a block that were read."""

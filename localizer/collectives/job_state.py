@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.groups import WORLD
 from localizer.collectives.pace import Pace
 from localizer.collectives.rank_state import RankState
@@ -36,7 +37,7 @@ MAX_RANKS: Final = 65_536
 MAX_COMMUNICATORS: Final = 65_536
 
 # What is told of a job.
-JobRecord = CollectiveBatch | SocketBatch | Communicator
+JobRecord = RankBatch | CollectiveBatch | SocketBatch | Communicator
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,8 @@ class JobState:
             If a batch cannot be used; nothing of it is then.
         """
         match record:
+            case RankBatch(batch, operations):
+                self.apply_batch(batch, operations, arrived_ns)
             case CollectiveBatch():
                 self.apply_batch(record, snapshot_of(record, {}).operations, arrived_ns)
             case SocketBatch():

@@ -5,16 +5,18 @@ The kernel that all readers share takes a fraction of what decoding them one by 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from confluent_kafka import Message
 
+from localizer.collectives.batch_reader import BatchReader
 from localizer.network.trace_reader import TraceReader
 from schemas import topics
 from schemas.bounds import arrival_of
 from schemas.codec import Codec
+from schemas.columns.arrays import Int64s
 from schemas.columns.records import NO_ARRIVAL, RecordReader
 from schemas.topics import Topic
 
@@ -31,19 +33,26 @@ def raw_bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-class BatchReader:
-    """Reads messages of the localizer's inputs; its records are those that `codec` decodes."""
+Read = Callable[[Sequence[bytes], Sequence[bytes], Int64s], Sequence[Any]]
 
-    def __init__(self, codec: Codec, cluster: str) -> None:
-        self._traces = TraceReader(codec, cluster)
-        self._records = {topic: RecordReader(codec, topic) for topic in MANY}
 
-    def warm(self) -> None:
-        """Compile the kernels, some seconds once after an installation, or read them from disk."""
-        self._traces.warm()
+class PollReader:
+    """Reads messages together where there are many of a topic.
+
+    Parameters
+    ----------
+    readers
+        By topic, what returns the records of keys, values, and when these arrived (ns).
+    warm
+        Compiles their kernels, some seconds once after an installation, or reads them from disk.
+    """
+
+    def __init__(self, readers: Mapping[Topic, Read], warm: Callable[[], None]) -> None:
+        self._readers = readers
+        self.warm = warm
 
     def read(self, messages: Sequence[tuple[Topic, Message]]) -> dict[int, Any]:
-        """Return by message (its id) the record, of traces what is kept of it.
+        """Return by message (its id) the record, or what is kept of it.
 
         What is missing, or None, somebody has to decode by itself.
         """
@@ -52,15 +61,36 @@ class BatchReader:
             by_topic[topic].append(message)
         found: dict[int, Any] = {}
         for topic, own in by_topic.items():
-            if len(own) < LEAST or (topic not in self._records and topic is not topics.PATH_TRACE):
+            read = self._readers.get(topic)
+            if len(own) < LEAST or read is None:
                 continue
+            keys = [raw_bytes(message.key()) or b"" for message in own]
             values = [raw_bytes(message.value()) or b"" for message in own]
             arrivals_ns = [arrival_of(message.timestamp()) for message in own]
             known_ns = np.array([NO_ARRIVAL if ns is None else ns for ns in arrivals_ns], np.int64)
-            if topic is topics.PATH_TRACE:
-                keys = [raw_bytes(message.key()) or b"" for message in own]
-                records: Sequence[Any] = self._traces.read(keys, values, known_ns)
-            else:
-                records = self._records[topic].read(values, known_ns)
-            found |= zip(map(id, own), records, strict=True)
+            found |= zip(map(id, own), read(keys, values, known_ns), strict=True)
         return found
+
+
+def network_reader(codec: Codec, cluster: str) -> PollReader:
+    """Return what reads the localizer's inputs.
+
+    Its records are those that `codec` decodes, but of traces what is kept of them.
+    """
+    traces = TraceReader(codec, cluster)
+    plain = {topic: _unkeyed(RecordReader(codec, topic).read) for topic in MANY}
+    return PollReader({topics.PATH_TRACE: traces.read, **plain}, traces.warm)
+
+
+def collective_reader(codec: Codec) -> PollReader:
+    """Return what reads the hang watcher's inputs."""
+    ranks, sockets = BatchReader(codec), RecordReader(codec, topics.COLLECTIVE_FLOW)
+    readers = {
+        topics.COLLECTIVE_OP: _unkeyed(ranks.read),
+        topics.COLLECTIVE_FLOW: _unkeyed(sockets.read),
+    }
+    return PollReader(readers, ranks.warm)
+
+
+def _unkeyed(read: Callable[[Sequence[bytes], Int64s], Sequence[Any]]) -> Read:
+    return lambda _keys, values, arrivals_ns: read(values, arrivals_ns)

@@ -6,12 +6,13 @@ topic says.
 """
 
 import time
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Message
 
 from localizer.collectives.hang_watch import GRID_NS, HangWatch
 from localizer.config import HANGS_SECTION, HangsConfig
+from localizer.edge.batches import collective_reader
 from localizer.edge.decoding import decoded
 from localizer.edge.hang_counts import HangCounts
 from localizer.edge.history import History
@@ -51,6 +52,7 @@ class HangService:
         self._codec = codec
         self._config = config
         self._log = EventLog(HANGS)
+        self._batches = collective_reader(codec)
         self.counts = HangCounts(topic.name for topic in (*INPUTS.states, *INPUTS.logs))
         self.health = Health(lambda: self.counts.lag.polled_s, self._waits_for)
         # When the newest record that was read reached the broker.
@@ -75,6 +77,7 @@ class HangService:
             When this process cannot go on, but another one might.
         """
         memory.collect_on_demand()
+        self._batches.warm()
         reader = Reader(self._settings, self.counts.lag, INPUTS)
         history: History[Hang] = History(self._settings, self._codec, topics.COLLECTIVE_HANG)
         outbox: Outbox[Hang] = Outbox(self._settings, self._codec, self._log, HANGS, hang_records)
@@ -115,8 +118,10 @@ class HangService:
                 watch.follow(history.read())
             has_led |= leads
             self.counts.leads = leads
-            for message in messages:
-                self._take(message, reader.topic(message), watch, outbox)
+            told = [(reader.topic(message), message) for message in messages]
+            read = self._batches.read(told)
+            for topic, message in told:
+                self._take(message, topic, watch, outbox, read.get(id(message)))
             if leads:
                 outbox.letters.write()
             elif leadership.settled:
@@ -168,11 +173,14 @@ class HangService:
         memory.collect_if_due()
         return True
 
-    def _take(self, message: Message, topic: Topic, watch: HangWatch, outbox: Outbox[Hang]) -> None:
+    def _take(
+        self, message: Message, topic: Topic, watch: HangWatch, outbox: Outbox[Hang], read: Any
+    ) -> None:
+        """Take a message; `read` is its record where it has been read already, else None."""
         self.counts.records[topic.name] += 1
         arrived_ns = int(message.timestamp()[1]) * MS_NS
         try:
-            name, record = decoded(self._settings, self._codec, topic, message)
+            name, record = decoded(self._settings, self._codec, topic, message, read)
             try:
                 watch.feed(name, record, arrived_ns)
             except BatchError as error:

@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from localizer.config import LocalizerConfig
 from localizer.core import Core
-from localizer.edge.batches import BatchReader
+from localizer.edge.batches import network_reader
 from localizer.edge.counts import Counts
 from localizer.edge.decoding import decoded
 from localizer.edge.exposed import Exposed
@@ -64,7 +64,7 @@ class Service:
         self.exposed = Exposed(self._counts)
         self.health = Health(lambda: self._counts.lag.polled_s, self._waits_for)
         self._merge = Merge()
-        self._batches = BatchReader(codec, settings.cluster)
+        self._batches = network_reader(codec, settings.cluster)
         self._barrier: Barrier | None = None
         # Up to when a standby may follow: the leader has decided it.
         self._followed_ns: int | None = None

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from localizer.collectives.hang_watch import HangWatch
-from localizer.edge.hang_service import feed
 from probers.clock import SystemClock
 from probers.collector.config import CollectConfig
 from probers.collector.look import Looker
@@ -49,7 +48,7 @@ def test_three_jobs_that_hang_for_three_reasons(tmp_path: Path) -> None:
                 continue
             if isinstance(message.record, CollectiveBatch):
                 sources.add(message.record.source)
-            feed(watch, message.topic.name, message.record, now.realtime_ns)
+            watch.feed(message.key, message.record, now.realtime_ns)
         found.update((hang.task_id, hang) for hang in watch.advance(now.realtime_ns))
         time.sleep(LOOK_S)
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localizer.collectives.batch_reader import BatchReader, RankBatch
+from localizer.collectives.batch_reader import BatchReader, RankBatch, without_tables
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.enums import CollectiveSource, CollectiveState, ProcessState
@@ -77,10 +77,7 @@ def by_codec(value: bytes) -> RankBatch | None:
         operations = operations_of(batch)
     except (DecodeError, BatchError):
         return None
-    return RankBatch(
-        replace(batch, shapes=(), signatures=(), frames=(), stacks=(), reasons=(), operations=()),
-        operations,
-    )
+    return RankBatch(without_tables(batch), operations)
 
 
 def read(reader: BatchReader, values: list[bytes]) -> list[RankBatch | None]:

@@ -6,10 +6,10 @@ from typing import cast
 import pytest
 from confluent_kafka import Message
 
-from localizer.edge.batches import LEAST, MANY, BatchReader
+from localizer.edge.batches import LEAST, MANY, collective_reader, network_reader
 from localizer.network.traces import flow_trace_of
 from schemas.codec import Codec
-from schemas.topics import PATH_TRACE, Topic
+from schemas.topics import COLLECTIVE_FLOW, PATH_TRACE, Topic
 from tests.unit.schemas.valid import ARRIVAL_NS, CLUSTER, valid_datum
 
 CODEC = Codec()
@@ -35,7 +35,9 @@ class Received:
         return 2, ARRIVAL_NS // 10**6
 
 
-@pytest.mark.parametrize("topic", [*MANY, PATH_TRACE], ids=lambda topic: topic.name)
+@pytest.mark.parametrize(
+    "topic", [*MANY, PATH_TRACE, COLLECTIVE_FLOW], ids=lambda topic: topic.name
+)
 def test_what_is_read_together_is_what_is_decoded_alone(topic: Topic) -> None:
     """Tombstones and garbage between them are left to the codec, and so are a few messages."""
     datum = valid_datum(topic.name)
@@ -43,7 +45,8 @@ def test_what_is_read_together_is_what_is_decoded_alone(topic: Topic) -> None:
     poll = [
         (topic, cast(Message, Received(key, raw))) for raw in [value, None, b"x", *[value] * LEAST]
     ]
-    reader = BatchReader(CODEC, CLUSTER)
+    of_jobs = topic is COLLECTIVE_FLOW
+    reader = collective_reader(CODEC) if of_jobs else network_reader(CODEC, CLUSTER)
     read = reader.read(poll)
     record = CODEC.decode(topic, value, arrival_ns=ARRIVAL_NS)
     kept = flow_trace_of(record) if topic is PATH_TRACE else record

@@ -39,7 +39,7 @@ def test_a_batch_that_refers_to_what_it_does_not_hold_is_a_dead_letter(tmp_path:
             offset=lambda: 7,
             timestamp=lambda: (2, first.at_ns // 10**6),
         )
-        service._take(cast(Any, message), COLLECTIVE_OP, watch, outbox)
+        service._take(cast(Any, message), COLLECTIVE_OP, watch, outbox, None)
     assert [letter.reason.split(" of the batch")[0] for letter in letters] == [
         f"an index beyond the {len(first.record.communicators)} communicators"
     ]
