@@ -9,6 +9,7 @@ and even was not written meanwhile.
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from probers.collectives.flight_recorder import Dump
@@ -64,6 +65,7 @@ class RingHeader:
     api_version: int
     next_operation: int
     used_communicators: int
+    used_channels: int
     lost_communicators: int
     lost_channels: int
     lost_events: int
@@ -132,8 +134,9 @@ def parse_header(content: bytes) -> RingHeader:
     if len(content) < HEADER_BYTES:
         raise RingError("no ring: too short")
     (magic, version, header_bytes, operations, operation_bytes, communicators, communicator_bytes,
-     channels, channel_bytes, pid, _, created_ns, api, next_operation, used, _, lost_communicators,
-     lost_channels, lost_events, foreign) = _HEADER.unpack_from(content)  # fmt: skip
+     channels, channel_bytes, pid, _, created_ns, api, next_operation, used, used_channels,
+     lost_communicators, lost_channels, lost_events, foreign,
+    ) = _HEADER.unpack_from(content)  # fmt: skip
     if magic != MAGIC:
         raise RingError("no ring, or not written yet")
     if version != LAYOUT_VERSION:
@@ -152,7 +155,7 @@ def parse_header(content: bytes) -> RingHeader:
         raise RingError("a damaged ring: its header's numbers cannot be")
     return RingHeader(
         operations, communicators, channels, pid, created_ns, api, next_operation, used,
-        lost_communicators, lost_channels, lost_events, foreign,
+        used_channels, lost_communicators, lost_channels, lost_events, foreign,
     )  # fmt: skip
 
 
@@ -173,10 +176,15 @@ class RingReader:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        # Numbers below are done, and are not read again.
-        self._settled = 0
+        # The number after the last that was read, and those before it that are not done.
+        self._next = 0
+        self._pending: set[int] = set()
         # By communicator: up to which sequence its collectives are done.
         self._done: dict[str, int] = {}
+        # Which places of channels are in use, and what stood there at the last look.
+        self._used_channels: int | None = None
+        self._places: dict[int, int] = {}
+        self._seen: dict[int, bytes] = {}
 
     def look(self, read: Read, *, now_us: int) -> RingReading:
         """Return what the ring holds that was not done at the last look.
@@ -196,10 +204,9 @@ class RingReader:
             self._created_ns = header.created_ns
             self._start_anew()
         groups = self._communicators(read, header)
-        first = max(header.next_operation - header.operations, min(self._settled, 2**62), 0)
         # Names that a ring no longer has are not kept: whoever writes it may make up new ones.
         self._done = {g.name: self._done[g.name] for g in groups if g and g.name in self._done}
-        found, lost_before, after = self._operations(read, header, groups, first)
+        found, lost_before = self._operations(read, header, groups)
         lost = header.lost_events + header.lost_communicators + header.lost_channels
         snapshot = CollectiveSnapshot(
             rank=self._rank, source="", library=LIBRARY, version=f"v{header.api_version}",
@@ -214,7 +221,7 @@ class RingReader:
             operations=found,
         )  # fmt: skip
         flows = tuple(self._flows(read, header, groups, now_us))
-        return RingReading(Dump(snapshot, (), after - 1), flows, min(lost, MAX_LONG))
+        return RingReading(Dump(snapshot, (), self._next - 1), flows, min(lost, MAX_LONG))
 
     def _is_world(self, group: _Communicator) -> bool:
         return group.ranks == self._world_size and group.rank == self._rank
@@ -235,50 +242,45 @@ class RingReader:
         return found
 
     def _operations(
-        self,
-        read: Read,
-        header: RingHeader,
-        groups: list[_Communicator | None],
-        first: int,
-    ) -> tuple[tuple[CollectiveOp, ...], int, int]:
-        """Return operations from a number on, what was lost before them, and the number after."""
+        self, read: Read, header: RingHeader, groups: list[_Communicator | None]
+    ) -> tuple[tuple[CollectiveOp, ...], int]:
+        """Return the operations that are new or were not done, and the number of the first kept."""
+        lost_before = max(0, header.next_operation - header.operations)
+        first = max(lost_before, min(self._pending, default=self._next))
         count = max(0, header.next_operation - first)
         before = self._sequences(read, header, first, count)
+        size = _OPERATION.size
         content = b"".join(
-            _exactly(
-                read,
-                header.operations_at + begin * _OPERATION.size,
-                length * _OPERATION.size,
-            )
+            _exactly(read, header.operations_at + begin * size, length * size)
             for begin, length in _parts(header, first, count)
         )
         after = self._sequences(read, header, first, count)
-        lost_before = max(0, header.next_operation - header.operations)
-        raw: list[tuple[int, tuple[int | bytes, ...]]] = []
-        end = first
-        for place, values in enumerate(_OPERATION.iter_unpack(content)):
-            number = first + place
-            standing = 2 * number + 2
-            if before[place] == after[place] == standing:
-                raw.append((number, values))
-            elif max(before[place], after[place]) > standing:
+        wanted = sorted(n for n in self._pending if first <= n < first + count)
+        standing = []
+        for number in [*wanted, *range(max(first, self._next), first + count)]:
+            place = number - first
+            if before[place] == after[place] == 2 * number + 2:
+                standing.append(number)
+            elif max(before[place], after[place]) > 2 * number + 2:
                 # A later one has its place.
                 lost_before = number + 1
-            else:
+            elif number >= self._next:
                 # It is being written: those behind it wait for the next look, in order.
                 break
-            end = number + 1
-        # Of those that are read, none that is lost may be waited for.
-        held = [(number, values) for number, values in raw if number >= lost_before]
-        found = [_operation(number, values, groups) for number, values in held]
+            self._next = max(self._next, number + 1)
+        # None that is lost may be waited for, and what was before one that is lost is lost, too.
+        found = [
+            _operation(number, content, (number - first) * size, groups)
+            for number in standing
+            if number >= lost_before
+        ]
         for operation in found:
             if operation.state is CollectiveState.COMPLETED and not operation.is_p2p:
                 name = operation.communicator
                 self._done[name] = max(self._done.get(name, -1), operation.sequence)
         told = tuple(map(self._with_order, found))
-        pending = (o.record_id for o in told if o.state is not CollectiveState.COMPLETED)
-        self._settled = min(pending, default=end)
-        return told, lost_before, end
+        self._pending = {o.record_id for o in told if o.state is not CollectiveState.COMPLETED}
+        return told, lost_before
 
     def _with_order(self, operation: CollectiveOp) -> CollectiveOp:
         """Return an operation as done if a later one of its communicator is.
@@ -302,22 +304,30 @@ class RingReader:
     def _flows(
         self, read: Read, header: RingHeader, groups: list[_Communicator | None], now_us: int
     ) -> Iterator[RankSocket]:
-        keys = _exactly(read, header.keys_at, header.channels * _WORD.size)
-        if not any(keys):
-            return
-        content = _exactly(read, header.channels_at, header.channels * _CHANNEL.size)
-        for place, (key,) in enumerate(_WORD.iter_unpack(keys)):
-            if not key & _IN_USE:
+        """Yield the channels on which something waits, or moved since the last look."""
+        if header.used_channels != self._used_channels:
+            self._used_channels = header.used_channels
+            keys = _exactly(read, header.keys_at, header.channels * _WORD.size)
+            self._places = {
+                place: key for place, (key,) in enumerate(_WORD.iter_unpack(keys)) if key & _IN_USE
+            }
+        for place, key in self._places.items():
+            if place >= header.channels:
                 continue
             number = key >> 48 & 0x7FFF
             group = groups[number] if number < len(groups) else None
             channel, peer = key >> 32 & 0xFFFF, key & 0xFFFF_FFFF
             if group is None or peer >= group.ranks:
                 continue
-            values = _CHANNEL.unpack_from(content, place * _CHANNEL.size)
+            content = _exactly(read, header.channels_at + place * _CHANNEL.size, _CHANNEL.size)
+            values = _CHANNEL.unpack(content)
             if max(values) > MAX_LONG:
                 raise RingError("a damaged ring: a channel's count is beyond all bounds")
-            yield self._flow(group, channel, peer, values, now_us)
+            flow = self._flow(group, channel, peer, values, now_us)
+            waits = flow.queued_bytes or flow.unacked_bytes or flow.unread_bytes
+            if waits or self._seen.get(place) != content:
+                self._seen[place] = content
+                yield flow
 
     def _flow(
         self, group: _Communicator, channel: int, peer: int, values: tuple[int, ...], now_us: int
@@ -358,21 +368,18 @@ def _exactly(read: Read, at: int, length: int) -> bytes:
 
 
 def _operation(
-    number: int, values: tuple[int | bytes, ...], groups: list[_Communicator | None]
+    number: int, content: bytes, at: int, groups: list[_Communicator | None]
 ) -> CollectiveOp:
-    """Return an operation of a ring.
+    """Return an operation of a ring, from a place in its content.
 
     Raises
     ------
     RingError
         If it belongs to no communicator, or its numbers cannot be.
     """
-    numbers = [value for value in values if isinstance(value, int)]
-    texts = [_text(value) for value in values if isinstance(value, bytes)]
     (held, sequence, nccl_sequence, count, launched_ns, _, started_ns, ended_ns,
      kernels_started, kernels_ended, proxies_started, proxies_ended, peer, place, channels,
-     is_p2p) = numbers  # fmt: skip
-    func, datatype = texts[0], type_name(texts[1])
+     is_p2p, func, datatype, _, _) = _OPERATION.unpack_from(content, at)  # fmt: skip
     group = groups[place] if place < len(groups) else None
     if group is None or group.name != f"0x{held:x}":
         raise RingError("a damaged ring: an operation of no communicator")
@@ -386,7 +393,7 @@ def _operation(
     by_kernels = kernels_ended >= wanted and kernels_ended == kernels_started
     by_proxies = kernels_started == 0 and 0 < proxies_started == proxies_ended
     done = by_kernels or by_proxies
-    operation = operation_name(func)
+    operation, datatype = operation_name(_text(func)), type_name(_text(datatype))
     sizes, types = ((count,),), (datatype,)
     receives = operation == "recv"
     width = width_of(datatype)
@@ -410,6 +417,8 @@ def _completed(operation: CollectiveOp) -> CollectiveOp:
     return replace(operation, state=CollectiveState.COMPLETED, missing_reason=LATER_ONE_DONE)
 
 
+# A job has a few names, which stand in each operation.
+@lru_cache(maxsize=1_024)
 def _text(content: bytes) -> str:
     """Return a text that cannot steer a terminal."""
     return plain_text(content.split(b"\0", 1)[0].decode("utf-8", "replace"))

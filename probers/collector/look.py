@@ -71,7 +71,7 @@ class Looker:
         messages = []
         for key, (job, process) in scan.ranks.items():
             self.collector.observe_process(job, process)
-            self.collector.observe_dump(key, self._dump(key, job, process))
+            self.collector.observe_dump(key, self._dump(key, job, process, now.monotonic_ns))
         self._flows = self._nccl.look(scan.ranks, now, patient=patient)
         for key in self.collector.ranks:
             messages += self.collector.batches(key, now_us)
@@ -90,7 +90,9 @@ class Looker:
         """Close what is open."""
         self._tables.close()
 
-    def _dump(self, key: RankKey, job: JobRank, process: ProcessReading) -> DumpReading:
+    def _dump(
+        self, key: RankKey, job: JobRank, process: ProcessReading, now_ns: int
+    ) -> DumpReading:
         base = job.dump_base
         if base is None:
             return DumpReading(missing_reason="neither its environment nor [collect] names dumps")
@@ -98,8 +100,8 @@ class Looker:
             if not os.path.isabs(base):
                 return DumpReading(missing_reason="its environment names dumps without a folder")
             root = self._procfs.root_of(process.pid)
-            return self._dumps.look(key, f"{base}{job.rank}", root=root)
-        return self._dumps.look(key, f"{base}{job.rank}")
+            return self._dumps.look(key, f"{base}{job.rank}", now_ns=now_ns, root=root)
+        return self._dumps.look(key, f"{base}{job.rank}", now_ns=now_ns)
 
     def _sockets(self, scan: Scan, now: Instant) -> list[Message]:
         now_us = now.realtime_ns // US_NS

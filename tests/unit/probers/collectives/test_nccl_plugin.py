@@ -116,6 +116,38 @@ def test_a_channel_on_which_all_is_done_waits_for_nothing(
     assert only(reading).state is CollectiveState.COMPLETED
 
 
+def test_channels_that_stand_still_with_nothing_on_them_are_told_once(
+    programs: Programs, tmp_path: Path
+) -> None:
+    """A large job has hundreds; those on which something waits are told at each look."""
+    with stand_in(programs, tmp_path) as job:
+        reader = RingReader(0, WORLD)
+        job.tell("init 0 abc 2 0 a", "flood 1 1 1")
+        assert sorted(f.local_port for f in look(job, reader).flows) == [0, 1, 2, 3]
+        assert look(job, reader).flows == ()
+        job.tell("coll 1 0 AllReduce 8 ncclInt8 1 0", "proxy 2 0 1 2 1 1 500 0")
+        job.send_step(3, 2, 400, until="sent")
+        assert [[f.local_port for f in look(job, reader).flows] for _ in range(2)] == [[2], [2]]
+        job.tell("stop 3")
+        assert [[f.unacked_bytes for f in look(job, reader).flows] for _ in range(2)] == [[0], []]
+
+
+def test_one_that_never_ends_does_not_have_the_rest_read_again(
+    programs: Programs, tmp_path: Path
+) -> None:
+    """What is done is told once, whatever waits before it."""
+    with stand_in(programs, tmp_path) as job:
+        reader = RingReader(0, WORLD)
+        job.tell("init 0 abc 2 0 a", "p2p 1 0 Send 8 ncclInt8 1 1", "flood 1 20 0")
+        assert len(look(job, reader).dump.snapshot.operations) == 21
+        assert [o.operation for o in look(job, reader).dump.snapshot.operations] == ["send"]
+        job.tell("kernel 2 0 1 0", "stop 2")
+        assert [o.state for o in look(job, reader).dump.snapshot.operations] == [
+            CollectiveState.COMPLETED
+        ]
+        assert look(job, reader).dump.snapshot.operations == ()
+
+
 def test_point_to_point_operations_have_ends_and_a_count_of_their_own(
     programs: Programs, tmp_path: Path
 ) -> None:

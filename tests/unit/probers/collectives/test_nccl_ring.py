@@ -96,7 +96,7 @@ def test_a_ring_that_goes_on_is_another_one_when_it_was_made_anew() -> None:
         (ring(header(next_operation=2**63)), "header's numbers"),
         (ring(header(used_communicators=0)), "of no communicator"),
         (ring()[: OPERATIONS_AT + 100], "ends too early"),
-        (ring()[:-1], "ends too early"),
+        (ring()[: -2 * 128 - 1], "ends too early"),
         (ring().replace(operation(1), operation(1, hash_=0xDEF)), "of no communicator"),
         (ring().replace((800).to_bytes(8, "little"), b"\xff" * 8), "beyond all bounds"),
         (ring().replace(b"\x02\0\0\0\0\0\0\0\x01\0\0\0", b"\x02\0\0\0\x09\0\0\0\x01\0\0\0"),
