@@ -61,9 +61,9 @@ It also follows the log of NCCL's Inspector (NCCL_INSPECTOR_ENABLE=1) and asks N
 loopback (--ras-s 0: not). Each rank's operations come from the best source that it has: dump,
 plugin, Inspector, RAS.
 
-It needs root, or CAP_SYS_PTRACE (environment and open files of other users' processes)
-and CAP_SYS_ADMIN (connections within containers). Without them it tells what it can see,
-and why the rest is missing.
+It needs root, or CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (environments and files of other users'
+processes) and CAP_SYS_ADMIN (connections and RAS within containers). Without them it tells what
+it can see, and why the rest is missing.
 
   skeletonhunter collect --once --json           look without Kafka
   skeletonhunter collect --bootstrap broker:9092
@@ -115,8 +115,9 @@ def _build(flags: Flags, table: Table) -> Request:
     host_id = config.host_id or socket.gethostname() or "host"
     try:
         check_id("host_id", host_id)
-        if config.task_id:
-            check_id("task_id", config.task_id)
+        for name in ("task_id", "only_task"):
+            if value := getattr(config, name):
+                check_id(name, value)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     if flags["json"] and not flags["once"]:

@@ -14,6 +14,7 @@ class CollectConfig:
 
     host_id: str = setting("", "name of the host, as in task.v1; default its host name")
     task_id: str = setting("", "training job of ranks whose environment names none")
+    only_task: str = setting("", "look at ranks of this training job alone; default all")
     dumps: str = setting("", "beginning of the dumps' paths of ranks whose environment names none")
     interval_ms: int = setting(2_000, "distance of two looks at each rank", (500, 60_000))
     sockets: int = setting(1, "1: the ranks' TCP connections are read; 0: not", (0, 1))

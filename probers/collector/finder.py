@@ -31,17 +31,26 @@ class RankFinder:
 
     Parameters
     ----------
+    only_task
+        Ranks of other training jobs are none; None: of all jobs.
     max_ranks
         Further ones are left out, and counted.
     """
 
     def __init__(
-        self, procfs: ProcFs, *, task_id: str | None, dump_base: str | None, max_ranks: int
+        self,
+        procfs: ProcFs,
+        *,
+        task_id: str | None,
+        dump_base: str | None,
+        max_ranks: int,
+        only_task: str | None = None,
     ) -> None:
         self._procfs = procfs
         self._task_id = task_id
         self._dump_base = dump_base
         self._max_ranks = max_ranks
+        self._only_task = only_task
         # How often a process was looked at that is none, by its number.
         self._others: dict[int, int] = {}
         self._found: dict[int, tuple[JobRank, int]] = {}
@@ -84,9 +93,10 @@ class RankFinder:
         if environment is None or reading is None:
             return
         job = rank_of(environment, task_id=self._task_id, dump_base=self._dump_base)
-        if job is None:
+        other = job is not None and self._only_task not in {None, job.task_id}
+        if job is None or other:
             self._others[pid] = self._others.get(pid, 0) + 1
-            if (why := why_unused(environment, task_id=self._task_id)) is not None:
+            if not other and (why := why_unused(environment, task_id=self._task_id)) is not None:
                 result.unused.add(why)
         else:
             readings[pid] = reading

@@ -19,7 +19,7 @@ from schemas.process.eventlog import EventLog
 from schemas.records import RankSocket
 from schemas.units import US_NS
 
-NEEDED: Final = "needs root, or CAP_SYS_PTRACE and CAP_SYS_ADMIN"
+NEEDED: Final = "needs root, or CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH and CAP_SYS_ADMIN"
 
 
 class Looker:
@@ -38,6 +38,7 @@ class Looker:
         self._finder = RankFinder(
             self._procfs,
             task_id=config.task_id or None,
+            only_task=config.only_task or None,
             dump_base=config.dumps or None,
             max_ranks=config.max_ranks,
         )

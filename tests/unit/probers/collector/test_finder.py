@@ -32,9 +32,12 @@ class Tree:
             file.unlink()
         (self.root / str(pid)).rmdir()
 
-    def finder(self, max_ranks: int = 8) -> RankFinder:
+    def finder(self, max_ranks: int = 8, only_task: str | None = None) -> RankFinder:
         """Return a finder of ranks."""
-        return RankFinder(ProcFs(self.root), task_id="t", dump_base="/d/rank_", max_ranks=max_ranks)
+        return RankFinder(
+            ProcFs(self.root), task_id="t", dump_base="/d/rank_", max_ranks=max_ranks,
+            only_task=only_task,
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -98,3 +101,12 @@ def test_a_variable_that_is_cut_is_not_read(tree: Tree, kept: int) -> None:
     before = "A=" + "a" * (MAX_ENVIRONMENT_BYTES - kept - 3) + " "
     tree.add(10, before + "RANK=12 X=1 ")
     assert list(tree.finder().scan().ranks) == ([] if kept == len("RANK=1") else [("t", 12)])
+
+
+def test_of_one_job_alone(tree: Tree) -> None:
+    """Ranks of others are left alone, and are no trouble."""
+    tree.add(10, "RANK=0 WORLD_SIZE=2 SKELETONHUNTER_TASK_ID=mine")
+    tree.add(11, "RANK=0 WORLD_SIZE=2 SKELETONHUNTER_TASK_ID=theirs")
+    tree.add(12, "RANK=1 WORLD_SIZE=2")
+    scan = tree.finder(only_task="mine").scan()
+    assert (set(scan.ranks), scan.unused, scan.left_out) == ({("mine", 0)}, set(), 0)
