@@ -40,14 +40,21 @@ SAME_START_US: Final = 2 * US_PER_S
 STALE_US: Final = 10 * US_PER_S
 # An operation is some 100 bytes: far below the largest message, and one batch is quick to read.
 MAX_OPERATIONS: Final = 8_192
-# A rank's operations are told from one source at a time: the earlier here, the more it says. A
-# recorder has stacks, shapes and members, a log what is done, a count how much was launched.
-SOURCES: Final = (
-    CollectiveSource.FLIGHT_RECORDER,
-    CollectiveSource.PROFILER,
-    CollectiveSource.INSPECTOR,
-    CollectiveSource.RAS,
-)
+# A rank's operations are told from one source at a time, that of the most merit. All ranks of a job
+# should be told from the same, since each names communicators in its own way. A dump that is kept
+# up has stacks, shapes and members. One that is written once, when a collective times out, comes
+# late and of some ranks only: a ring stays. A log has what is done, a count what was launched.
+FLIGHT_RECORDER: Final = CollectiveSource.FLIGHT_RECORDER
+LIVE_DUMP: Final = 4
+MERITS: Final[Mapping[CollectiveSource, int]] = {
+    CollectiveSource.PROFILER: 3, FLIGHT_RECORDER: 2, CollectiveSource.INSPECTOR: 1,
+    CollectiveSource.RAS: 0,
+}  # fmt: skip
+# These do not say what a rank waits in: for who looks for it the rank was never read.
+PARTIAL: Final[Mapping[CollectiveSource, str]] = {
+    CollectiveSource.INSPECTOR: "NCCL's Inspector logs what is done, not what waits",
+    CollectiveSource.RAS: "NCCL's RAS counts what was launched, not what is done",
+}
 # Each source counts from 0, and a reader takes a number that it knows for the same operation.
 NUMBERS_EACH: Final = 2**48
 # Characters of stacks in one batch; of a message of 8 MiB half.
@@ -64,11 +71,14 @@ class DumpReading:
         None: as it was at the last look, or none could be read.
     written_at
         When the file was written or touched, microseconds since the epoch; None with a reason.
+    live
+        Whether somebody keeps it up, as `torch_dump.py` does.
     """
 
     content: bytes | None = None
     written_at: int | None = None
     missing_reason: str | None = None
+    live: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,7 @@ class _Rank:
     process: ProcessReading
     job: JobRank
     source: CollectiveSource | None = None
+    merit: int = -1
     # What is added to the numbers of the present source's operations.
     first_number: int = 0
     changes: OperationChanges = field(default_factory=OperationChanges)
@@ -150,42 +161,41 @@ class Collector:
         known = self._ranks.get(key)
         if known is None:
             return
+        merit = LIVE_DUMP if reading.live else MERITS[FLIGHT_RECORDER]
+        own = known.source in {None, FLIGHT_RECORDER}
         if reading.written_at is None:
-            if known.recorded_at is None:
+            if known.recorded_at is None and own:
                 known.missing_reason = reading.missing_reason
             return
-        if known.source not in {None, SOURCES[0]} and reading.content is None:
+        if not own and (reading.content is None or merit < known.merit):
             return
         if reading.written_at < known.attempt - SAME_START_US:
             self._refuse(known, reading, "of an earlier attempt")
             return
         if reading.content is not None:
             try:
-                self._read(known, reading.content)
+                self._read(known, reading.content, merit)
             except DumpError as error:
                 self._refuse(known, reading, str(error))
                 return
             known.refusal = None
-        if known.refusal is None and known.source in {None, SOURCES[0]}:
+        if known.refusal is None and known.source in {None, FLIGHT_RECORDER}:
             known.recorded_at, known.missing_reason = reading.written_at, None
 
     def observe_operations(
-        self, key: RankKey, source: CollectiveSource, dump: Dump, recorded_at: int
+        self, key: RankKey, source: CollectiveSource, dump: Dump, now_us: int
     ) -> None:
-        """Take in what another source than a dump says of a rank, unless a better one is there.
-
-        Parameters
-        ----------
-        recorded_at
-            Up to when it is known, microseconds since the epoch.
-        """
+        """Take in what another source than a dump says of a rank, unless a better one is there."""
         known = self._ranks.get(key)
-        if known is None or (dump.highest_record_id >= 0 and not self._adopt(known, source)):
+        if known is None:
             return
+        if dump.highest_record_id >= 0:
+            self._adopt(known, source, MERITS[source])
         if known.source not in {None, source}:
             return
         self._note(known, dump)
-        known.recorded_at, known.missing_reason = recorded_at, None
+        reason = PARTIAL.get(source)
+        known.recorded_at, known.missing_reason = None if reason else now_us, reason
 
     def refuse(self, key: RankKey, source: CollectiveSource, why: str) -> None:
         """Take in that a source could not be used: counted, and said if no other one is there."""
@@ -236,34 +246,31 @@ class Collector:
         )  # fmt: skip
         return Message(COLLECTIVE_FLOW, batch.rank_id, batch, now_us)
 
-    def _read(self, known: _Rank, content: bytes) -> None:
+    def _read(self, known: _Rank, content: bytes, merit: int) -> None:
         rank, changes = known.job.rank, known.changes
-        own = known.source in {None, SOURCES[0]}
+        own = known.source in {None, FLIGHT_RECORDER}
         dump = read_dump(content, f"rank{rank}", skip=changes.is_settled if own else None)
         if dump.snapshot.rank != rank:
             raise DumpError(f"of rank {dump.snapshot.rank}")
         self.counts.dumps += 1
         # A recorder of nothing takes no other source's place.
         if dump.highest_record_id >= 0:
-            self._adopt(known, SOURCES[0])
-        if known.source in {None, SOURCES[0]}:
+            self._adopt(known, FLIGHT_RECORDER, merit)
+        if known.source in {None, FLIGHT_RECORDER}:
             self._note(known, dump)
 
-    def _adopt(self, known: _Rank, source: CollectiveSource) -> bool:
-        """Return whether a source is the rank's from now on; a better one takes its place."""
+    def _adopt(self, known: _Rank, source: CollectiveSource, merit: int) -> None:
+        """Tell the rank's operations from a source from now on, if it is a better one."""
         if known.source is source:
-            return True
-        if known.source is None:
-            known.source = source
-            return True
-        if SOURCES.index(source) > SOURCES.index(known.source):
-            return False
-        # What the former one said waits is no longer told: readers drop it with the next snapshot.
-        known.source = source
-        known.first_number += NUMBERS_EACH
-        known.changes, known.unsent, known.told = OperationChanges(), {}, {}
-        known.snapshot_at = known.recorded_at = known.refusal = None
-        return True
+            known.merit = max(known.merit, merit)
+        elif merit > known.merit:
+            if known.source is not None:
+                # What the former one said waits is no longer told: readers drop it with the next
+                # snapshot.
+                known.first_number += NUMBERS_EACH
+                known.changes, known.unsent, known.told = OperationChanges(), {}, {}
+                known.snapshot_at = known.recorded_at = known.refusal = None
+            known.source, known.merit = source, merit
 
     def _note(self, known: _Rank, dump: Dump) -> None:
         changes = known.changes
@@ -306,7 +313,7 @@ class Collector:
             if known.first_number:
                 chunk = [replace(o, record_id=o.record_id + known.first_number) for o in chunk]
             batch = batch_of(
-                held, process, taken_at=now_us, source=known.source or SOURCES[0],
+                held, process, taken_at=now_us, source=known.source or FLIGHT_RECORDER,
                 operations=_with_short_stacks(chunk), whole=whole,
             )  # fmt: skip
             messages.append(Message(COLLECTIVE_OP, batch.rank_id, batch, now_us))
@@ -318,8 +325,7 @@ class Collector:
         changes, reason = known.changes, known.missing_reason
         if reason is None and known.recorded_at is not None:
             age_us = now_us - known.recorded_at
-            what = "no dump" if known.source in {None, SOURCES[0]} else "nothing written"
-            reason = f"{what} for {age_us // US_PER_S} s" if age_us > STALE_US else None
+            reason = f"no dump for {age_us // US_PER_S} s" if age_us > STALE_US else None
         return CollectiveSnapshot(
             rank=known.job.rank, source="", library=changes.library, version=changes.version,
             # A dump may have been written during this look.

@@ -86,8 +86,9 @@ class DumpFiles:
         written_at = found.st_mtime_ns // US_NS
         until = written_at if alive_at is None else max(written_at, alive_at)
         version = found.st_ino, found.st_size, found.st_mtime_ns
+        live = alive_at is not None
         if self._read.get(key) == version:
-            return DumpReading(written_at=until)
+            return DumpReading(written_at=until, live=live)
         if not self._may_read(key, found.st_size, now_ns):
             reason = f"no dump: more than {BYTES_A_MINUTE // 2**20} MiB of them a minute"
             return DumpReading(missing_reason=reason)
@@ -95,7 +96,7 @@ class DumpFiles:
         with os.fdopen(os.open(f"/proc/self/fd/{place}", _OPEN), "rb") as file:
             content = file.read(MAX_DUMP_BYTES)
         self._read[key] = version
-        return DumpReading(content=content, written_at=until)
+        return DumpReading(content=content, written_at=until, live=live)
 
     def _may_read(self, key: RankKey, n_bytes: int, now_ns: int) -> bool:
         held = self._allowances.setdefault(key, _Allowance(MAX_DUMP_BYTES, now_ns))

@@ -64,7 +64,7 @@ class NcclSources:
             found = self._ring(key, job, process, now_us)
             if found is not None:
                 flows[key] = found
-            self._log(key, job, process)
+            self._log(key, job, process, now_us)
         if self._ras_s:
             self._ask(ranks, now, patient=patient)
         for key, why in self._silent.items():
@@ -90,7 +90,7 @@ class NcclSources:
         self._collector.observe_operations(key, CollectiveSource.PROFILER, reading.dump, now_us)
         return reading.flows
 
-    def _log(self, key: RankKey, job: JobRank, process: ProcessReading) -> None:
+    def _log(self, key: RankKey, job: JobRank, process: ProcessReading, now_us: int) -> None:
         try:
             reading = self._logs.look(key, job, process)
         except (OSError, ValueError) as error:
@@ -103,9 +103,7 @@ class NcclSources:
             self._say("inspector.refused", f"{reading.refused} lines of {who}: {reading.why}")
         if reading.left_out_bytes:
             self._say("inspector.left_out", f"{reading.left_out_bytes} bytes of {who}")
-        self._collector.observe_operations(
-            key, CollectiveSource.INSPECTOR, reading.dump, reading.written_at
-        )
+        self._collector.observe_operations(key, CollectiveSource.INSPECTOR, reading.dump, now_us)
 
     def _ask(self, ranks: Ranks, now: Instant, *, patient: bool) -> None:
         places: dict[Place, list[RankKey]] = defaultdict(list)

@@ -9,10 +9,11 @@ import argparse
 import os
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
-from ops.bench.agent.plugin_calls import measure_calls
+from ops.bench.agent.plugin_calls import measure_calls, nccl_ranks
 from ops.bench.rig.process_cost import cpu_s, memory
 from ops.bench.rig.report import Figure, figure, print_table, scratch_folder
 from ops.broker.embedded import EmbeddedKafka
@@ -30,18 +31,24 @@ WARM_UP_S: Final = 15.0
 RANK: Final = Path(__file__).with_name("recording_rank.py")
 
 
-def measure(ranks: int, rate_hz: int, ring: int, seconds: float) -> list[Figure]:
-    """Run ranks and a collector; return what the collector took."""
+def measure(
+    ranks: int, rate_hz: int, ring: int, seconds: float, *, nccl: bool = False
+) -> list[Figure]:
+    """Run ranks and a collector; return what the collector took.
+
+    `nccl`: the ranks have the plugin's rings instead of dumps.
+    """
     with (
         scratch_folder() as folder,
         EmbeddedKafka(announce=False) as broker,
         ProcessGroup(folder) as group,
+        nccl_ranks(folder, ranks, rate_hz) if nccl else nullcontext(),
     ):
         settings = KafkaSettings(bootstrap=broker.bootstrap)
         apply_topics(settings, Options())
         claimed = ClaimedPorts()
         ports = ",".join(str(claimed.claim()) for _ in range(ranks))
-        for rank in range(ranks):
+        for rank in range(0 if nccl else ranks):
             group.start(
                 f"rank{rank}",
                 [sys.executable, str(RANK), ports, str(rate_hz), str(ring)],
@@ -63,7 +70,8 @@ def measure(ranks: int, rate_hz: int, ring: int, seconds: float) -> list[Figure]
         percent = 100 * (cpu_s(collector.pid) - begin) / (time.monotonic() - begin_s)
         held = memory(collector.pid)
         claimed.release()
-    what = f"{ranks} ranks × {rate_hz} operations a second, ring of {ring}"
+    kind = "rings of NCCL's plugin" if nccl else f"dumps of {ring}"
+    what = f"{ranks} ranks × {rate_hz} operations a second, {kind}"
     return [
         figure(f"{what}: CPU", [percent], "% of a core", CPU_BAR_PERCENT, worst=True),
         figure(f"{what}: peak RSS", [held.peak_bytes / MB], "MB", RSS_BAR_MB, worst=True),
@@ -77,13 +85,14 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=20, help="operations of a rank a second")
     parser.add_argument("--ring", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--nccl", action="store_true", help="rings of NCCL's plugin, no dumps")
     parser.add_argument("--calls", action="store_true", help="the plugin for NCCL alone")
     given = parser.parse_args()
     if given.calls:
         with scratch_folder() as folder:
             rows = measure_calls(folder)
     else:
-        rows = measure(given.ranks, given.rate, given.ring, given.seconds)
+        rows = measure(given.ranks, given.rate, given.ring, given.seconds, nccl=given.nccl)
     print_table("collector", rows)
     return int(any(not row.met for row in rows))
 

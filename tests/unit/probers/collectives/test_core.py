@@ -43,9 +43,12 @@ class Watched:
         self.collector = Collector("c1", "h0")
         self.collector.observe_process(JOB, PROCESS)
 
-    def dump(self, content: bytes | None, written_at: int = BEGIN + SECOND) -> None:
+    def dump(
+        self, content: bytes | None, written_at: int = BEGIN + SECOND, *, live: bool = False
+    ) -> None:
         """Let a dump be read."""
-        self.collector.observe_dump(KEY, DumpReading(content=content, written_at=written_at))
+        reading = DumpReading(content=content, written_at=written_at, live=live)
+        self.collector.observe_dump(KEY, reading)
 
     def told(self, now: int) -> tuple[list[CollectiveBatch], list[Communicator]]:
         """Return the records at a time, in bounds all of them."""
@@ -228,22 +231,48 @@ def test_operations_of_a_ring_are_told_as_those_of_a_dump() -> None:
     assert watched.batch(NOW_US + SECOND).missing_reason == "refused: a damaged ring"
 
 
-def test_a_dump_takes_the_place_of_a_ring_and_keeps_it() -> None:
+def test_a_dump_that_is_kept_up_takes_the_place_of_a_ring_and_keeps_it() -> None:
     """Numbers of both count from 0: those of the later source are others."""
     watched = Watched()
     ring_reading(watched)
     assert numbers(watched.batch(BEGIN)) == [0, 1]
     rank = Rank(0, WORLD)
     # A recorder of nothing says less than the ring.
-    watched.dump(rank.json())
+    watched.dump(rank.json(), live=True)
     assert watched.batch(BEGIN + SECOND).source is CollectiveSource.PROFILER
     rank.launch("0", "all_reduce")
-    watched.dump(rank.json())
+    watched.dump(rank.json(), live=True)
     batch = watched.batch(BEGIN + 2 * SECOND)
     assert (batch.source, batch.snapshot) == (CollectiveSource.FLIGHT_RECORDER, True)
     assert [number // NUMBERS_EACH for number in numbers(batch)] == [1]
     ring_reading(watched)
     assert watched.batch(BEGIN + 3 * SECOND).operations == ()
+
+
+def test_a_dump_of_a_timeout_takes_no_rings_place() -> None:
+    """It comes when all is over, and of some ranks only; without a ring it is what there is."""
+    rank = Rank(0, WORLD).launch("0", "all_reduce")
+    first, second = Watched(), Watched()
+    ring_reading(first)
+    first.dump(rank.json())
+    second.dump(rank.json())
+    assert second.batch(BEGIN).source is CollectiveSource.FLIGHT_RECORDER
+    ring_reading(second)
+    for watched in (first, second):
+        assert watched.batch(BEGIN + SECOND).source is CollectiveSource.PROFILER
+
+
+@pytest.mark.parametrize("source", [CollectiveSource.INSPECTOR, CollectiveSource.RAS])
+def test_what_says_nothing_of_what_waits_is_no_recorder(source: CollectiveSource) -> None:
+    """A rank of which only that is known may wait in anything: it was never read."""
+    watched = Watched()
+    content = ring()
+    found = RingReader(0, 2).look(lambda at, n: content[at : at + n], now_us=NOW_US)
+    watched.collector.observe_operations(KEY, source, found.dump, NOW_US)
+    watched.collector.observe_dump(KEY, DumpReading(missing_reason="no dump: rank_0"))
+    batch = watched.batch(NOW_US)
+    assert (batch.source, batch.recorded_at, len(batch.operations)) == (source, None, 2)
+    assert (batch.missing_reason or "").startswith("NCCL's ")
 
 
 def test_two_jobs_with_the_same_groups_stay_apart() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from probers.clock import SystemClock
+from probers.collectives.core import PARTIAL
 from probers.collector.config import CollectConfig
 from probers.collector.look import Looker
 from schemas.bounds import violation
@@ -157,7 +158,8 @@ def test_ras_is_told_where_there_is_nothing_else(
             other = Host(job, task_id, CollectConfig())
             batch, _ = other.look(patient=True)
     assert "RAS: it does not know this process" in (unknown.missing_reason or "")
-    assert (batch.source, batch.missing_reason) == (CollectiveSource.RAS, None)
+    assert (batch.source, batch.recorded_at) == (CollectiveSource.RAS, None)
+    assert batch.missing_reason == PARTIAL[CollectiveSource.RAS]
     (operation,) = batch.operations
     assert (operation.sequence, operation.launched_at) == (49, None)
     assert batch.communicators == ("0xabc/all_reduce",)
