@@ -12,7 +12,13 @@ from typing import Any, Final
 from ops.jobs.dumps import read_dumps
 from schemas.enums import CollectiveSource, CollectiveState, ProcessState
 from schemas.ids import communicator_id, rank_id
-from schemas.records import CollectiveOp, CollectiveSnapshot, RankSocket, SocketBatch
+from schemas.records import (
+    CollectiveBatch,
+    CollectiveOp,
+    CollectiveSnapshot,
+    RankSocket,
+    SocketBatch,
+)
 from schemas.records.batches import RankProcess, batch_of, communicators_of
 from schemas.units import MS_NS, SECOND_NS, US_NS
 from tests.collective_dumps import unpack
@@ -169,6 +175,17 @@ def _sockets(
         cluster=CLUSTER, rank_id=rank_id(task, rank), task_id=task, rank=rank,
         host_id=f"host:h{rank // 2}", taken_at=now, sockets=sockets.get(rank, ()),
     )  # fmt: skip
+
+
+def bare_batch(task: str, rank: int) -> CollectiveBatch:
+    """Return what a collector tells of a rank that recorded nothing."""
+    process = RankProcess(
+        cluster=CLUSTER, task_id=task, rank=rank, host_id="host:h0", attempt=ATTEMPT,
+        process_state=ProcessState.RUNNING,
+    )  # fmt: skip
+    return batch_of(
+        _empty(rank), process, taken_at=ATTEMPT, source=CollectiveSource.FLIGHT_RECORDER
+    )
 
 
 def socket(rank: int, peer: int, **counted: Any) -> RankSocket:

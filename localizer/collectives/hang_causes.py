@@ -246,7 +246,11 @@ class _Look:
             doubts.append(f"but: rank {state.rank}: {state.batch.missing_reason}")
         certainty = cause.certainty
         absent = cause.hang_class not in seen and certainty is not Certainty.UNDECIDED
-        if absent and gone:
+        if self._job.trimmed:
+            doubts.append("but: there was no room to keep more than its last operations")
+        if (mixed := self._job.mixed(self._now_ns)) is not None:
+            doubts.insert(0, f"but: {mixed}")
+        if mixed is not None or (absent and (gone or self._job.trimmed)):
             certainty = Certainty.LIKELY if certainty is Certainty.SURE else Certainty.UNDECIDED
         evidence = (*cause.evidence, *self._finding.evidence, *doubts)
         return replace(cause, certainty=certainty, evidence=evidence)

@@ -20,12 +20,21 @@ from localizer.collectives.hang_record import (
     resolved,
     slow_hang_of,
 )
-from localizer.collectives.job_state import JobRecord, JobState, Overdue
+from localizer.collectives.job_state import (
+    LEAST_KEPT,
+    MEMBERS_EACH,
+    RANK_WEIGHT,
+    JobRecord,
+    JobState,
+    Overdue,
+)
 from localizer.collectives.pace import LEAST_KNOWN
+from localizer.collectives.rank_state import SILENT_NS
+from localizer.collectives.room import EASY_SHARE, FULL_SHARE, LEFT_SHARE, MOST_HELD, fair_level
 from localizer.collectives.slow_causes import slow_cause
 from schemas.enums import FaultLifecycle
 from schemas.ids import STATE_SEPARATOR
-from schemas.records import CollectiveBatch, CollectiveOp, Hang
+from schemas.records import CollectiveBatch, CollectiveOp, Hang, SocketBatch
 from schemas.units import SECOND_NS, us_to_ns
 
 # Decisions are made on this grid of event time, so that they do not depend on how records were
@@ -40,20 +49,45 @@ AGAIN_NS: Final = 2 * SECOND_NS
 LARGE: Final = 1_024
 AGAIN_LARGE_NS: Final = 10 * SECOND_NS
 MAX_JOBS: Final = 4_096
+# A job that held more than there is room for is taken up again after so long.
+LAST_KEPT: Final = 1
+ASIDE_NS: Final = 120 * SECOND_NS
 # Any rank may say how many there are, and those of which nothing is heard are looked at one by one.
 # Of a job of which less than an eighth is heard their absence says nothing.
 MOST_UNHEARD: Final = 8
 SMALL_JOB: Final = 64
 
 
+def event_time(newest_ns: int, told_ns: int, quiet_ns: int) -> int:
+    """Return up to when it is known what came; records alone do not tell once none come any more.
+
+    Durations alone count, no clock of this host: one that is ahead would make all ranks silent.
+
+    Parameters
+    ----------
+    newest_ns
+        When the newest record reached the broker; 0: there is none.
+    told_ns
+        When a hang was told last; counts where there is no record.
+    quiet_ns
+        For how long nothing came, though the broker was there and all was read.
+    """
+    known_ns = newest_ns or told_ns
+    return known_ns + max(0, quiet_ns - SILENT_NS) if known_ns else 0
+
+
 @dataclass(slots=True)
 class _Watched:
-    """A job, its last hang, in which attempt of the job, and when it was last looked at."""
+    """A job, its last hang, in which attempt of the job, and when it was last looked at.
+
+    Until `aside_ns` nothing is taken of it: it held too much.
+    """
 
     job: JobState
     hang: Hang | None = None
     attempt: int | None = None
     looked_ns: int = 0
+    aside_ns: int = 0
 
     @property
     def open_hang(self) -> Hang | None:
@@ -79,11 +113,15 @@ class HangWatch:
     Attributes
     ----------
     refused
-        Jobs beyond the bound.
+        Records of jobs beyond the bounds.
+    most_held
+        What is held of all jobs together at most; see `JobState.weight`.
     """
 
     def __init__(self, cluster: str, published: Iterable[Hang] = ()) -> None:
         self.refused = 0
+        self.most_held = MOST_HELD
+        self._held = self._fed = 0
         self.now_ns: int | None = None
         self._cluster = cluster
         self._jobs: dict[str, _Watched] = {}
@@ -98,6 +136,12 @@ class HangWatch:
         for hang in sorted(published, key=lambda h: (h.event_at, h.hang_id, h.seq)):
             if (watched := self._watched(hang.task_id)) is not None:
                 watched.set_hang(hang)
+
+    @property
+    def latest_told_ns(self) -> int:
+        """When a hang was told last; 0: none was."""
+        told = (us_to_ns(w.hang.event_at) for w in self._jobs.values() if w.hang is not None)
+        return max(told, default=0)
 
     @property
     def jobs(self) -> dict[str, JobState]:
@@ -122,18 +166,71 @@ class HangWatch:
             task_id, _, name = key.partition(STATE_SEPARATOR)
             if (known := self._jobs.get(task_id)) is not None:
                 known.job.apply_communicator(name, None)
-        elif (watched := self._watched(record.task_id)) is not None:
+        elif (watched := self._watched(record.task_id, arrived_ns)) is not None:
             watched.job.apply(record, arrived_ns)
+            self._note_fed(record, arrived_ns)
 
     def feed_batch(
         self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
     ) -> None:
         """Take what a rank launched, as `feed` does; `operations` are those of the batch."""
-        if (watched := self._watched(batch.task_id)) is not None:
+        if (watched := self._watched(batch.task_id, arrived_ns)) is not None:
             watched.job.apply_batch(batch, operations, arrived_ns)
+            self._note_fed(batch, arrived_ns)
 
-    def _watched(self, task_id: str) -> _Watched | None:
+    def _note_fed(self, record: JobRecord, arrived_ns: int) -> None:
+        """Count what came; what is held is counted when it may be too much."""
+        match record:
+            case CollectiveBatch():
+                self._fed += RANK_WEIGHT + 2 * len(record.operations) + len(record.frames)
+            case SocketBatch():
+                self._fed += 1 + len(record.sockets)
+            case _:
+                self._fed += 1 + len(record.ranks) // MEMBERS_EACH
+        if self._held + self._fed > self.most_held:
+            self._make_room(arrived_ns)
+
+    def _make_room(self, now_ns: int) -> None:
+        """Let the jobs that hold more than their share keep less, then drop those that must go.
+
+        First as little history as of the largest job, which costs no conclusion, then the last
+        operations alone. The heaviest goes first: it is told as over, if it hung, and taken up
+        again later.
+        """
+        held = {name: watched.job.weight() for name, watched in self._jobs.items()}
+        if sum(held.values()) > self.most_held * FULL_SHARE:
+            room = int(self.most_held * LEFT_SHARE)
+            for keep in (LEAST_KEPT, LAST_KEPT):
+                level = fair_level(held.values(), room)
+                for name in [name for name, own in held.items() if own > level]:
+                    self._jobs[name].job.trim(keep)
+                    held[name] = self._jobs[name].job.weight()
+            while sum(held.values()) > room:
+                name = max(held, key=lambda name: (held[name], name))
+                watched = self._jobs[name]
+                watched.job = JobState(name, hung=watched.open_hang is not None)
+                watched.aside_ns = now_ns + ASIDE_NS
+                held[name] = 0
+                self.refused += 1
+        elif sum(held.values()) < self.most_held * EASY_SHARE:
+            for watched in self._jobs.values():
+                watched.job.most_kept = max(LEAST_KEPT, watched.job.most_kept)
+        self._held, self._fed = sum(held.values()), 0
+
+    @property
+    def held(self) -> int:
+        """What is held of all jobs together, or may be."""
+        return self._held + self._fed
+
+    def set_aside(self, now_ns: int) -> list[str]:
+        """Return the jobs of which nothing is taken, for they held too much."""
+        return sorted(name for name, watched in self._jobs.items() if watched.aside_ns > now_ns)
+
+    def _watched(self, task_id: str, arrived_ns: int = 0) -> _Watched | None:
         known = self._jobs.get(task_id)
+        if known is not None and known.aside_ns > arrived_ns > 0:
+            self.refused += 1
+            return None
         if known is None:
             if len(self._jobs) >= MAX_JOBS and not self._drop_one():
                 self.refused += 1
@@ -176,7 +273,8 @@ class HangWatch:
             heard_ns = job.heard_ns
             if watched.hang is not None:
                 heard_ns = max(heard_ns, us_to_ns(watched.hang.event_at))
-            if heard_ns and watched.open_hang is None and now_ns - heard_ns > FORGET_NS:
+            heard_ns = max(heard_ns, watched.aside_ns)
+            if watched.open_hang is None and now_ns - heard_ns > FORGET_NS:
                 job.ranks.clear()
                 job.sockets.clear()
                 if not job.communicators:
@@ -240,6 +338,8 @@ def _believed_size(job: JobState) -> int | None:
 def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int) -> str | None:
     """Return why a hang is over; None: it is not, or that is not known yet."""
     job = watched.job
+    if watched.aside_ns > now_ns:
+        return "more is told of it than there is room for, so it is not watched"
     if now_ns - max(job.heard_ns, us_to_ns(hang.event_at)) > FORGET_NS:
         return "nothing is heard of the job any more"
     if watched.attempt not in {None, job.attempt}:

@@ -7,7 +7,8 @@ from typing import Final
 from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.groups import WORLD
 from localizer.collectives.pace import Pace
-from localizer.collectives.rank_state import RankState
+from localizer.collectives.ranges import rank_text
+from localizer.collectives.rank_state import ENDED, SILENT_NS, RankState
 from localizer.collectives.sockets import SocketState
 from localizer.collectives.usual_waits import UsualWaits, given_up, limit_of, patience
 from schemas.enums import CommunicatorRole
@@ -35,6 +36,11 @@ RESTART_NS: Final = 60 * SECOND_NS
 # Beyond these it is no job of ours.
 MAX_RANKS: Final = 65_536
 MAX_COMMUNICATORS: Final = 65_536
+# What a rank takes beside its operations, and members of a communicator, in operations.
+RANK_WEIGHT: Final = 4
+MEMBERS_EACH: Final = 32
+# Of a job that is started anew the old processes end within this time.
+TWICE_NS: Final = 30 * SECOND_NS
 
 # What is told of a job.
 JobRecord = RankBatch | CollectiveBatch | SocketBatch | Communicator
@@ -57,6 +63,15 @@ class Overdue:
     waited: int
     limit: int
     seen_ns: int
+
+
+@dataclass(slots=True)
+class _Rival:
+    """Another living process that says to be the same rank; since when and until when (ns)."""
+
+    host_id: str
+    since_ns: int
+    until_ns: int
 
 
 @dataclass(slots=True)
@@ -93,6 +108,7 @@ class JobState:
     hung: bool = False
     pace: Pace = field(default_factory=Pace)
     most_kept: int = MOST_KEPT
+    _rivals: dict[int, _Rival] = field(default_factory=dict)
 
     @property
     def attempt(self) -> int:
@@ -129,6 +145,7 @@ class JobState:
         anew = known is not None and not known.is_of(batch)
         earlier = known is not None and anew and batch.attempt < known.attempt
         if known is not None and earlier and not (known.ended or known.is_silent(arrived_ns)):
+            self._note_rival(batch, arrived_ns)
             return
         if known is None and len(self.ranks) >= MAX_RANKS:
             self.refused += 1
@@ -155,14 +172,62 @@ class JobState:
                 own.observe(waited)
                 self.every.observe(waited)
 
+    def _note_rival(self, batch: CollectiveBatch, arrived_ns: int) -> None:
+        if batch.process_state in ENDED:
+            return
+        rival = self._rivals.get(batch.rank)
+        if rival is None or arrived_ns - rival.until_ns > SILENT_NS:
+            self._rivals[batch.rank] = _Rival(batch.host_id, arrived_ns, arrived_ns)
+        else:
+            rival.host_id, rival.until_ns = batch.host_id, max(rival.until_ns, arrived_ns)
+
+    def mixed(self, now_ns: int) -> str | None:
+        """Return what shows that two jobs are told under this name; None: nothing does."""
+        twice = sorted(
+            rank
+            for rank, rival in self._rivals.items()
+            if now_ns - rival.until_ns <= SILENT_NS and rival.until_ns - rival.since_ns >= TWICE_NS
+            if rank in self.ranks
+        )
+        if not twice:
+            return None
+        hosts = f"{self.ranks[twice[0]].batch.host_id} and {self._rivals[twice[0]].host_id}"
+        return (
+            f"two living processes each say to be {rank_text(twice)} of {self.task_id}, as on "
+            f"{hosts}: are there two jobs of this name?"
+        )
+
+    def weight(self) -> int:
+        """Return how much is held of it, in operations."""
+        held = sum(
+            RANK_WEIGHT + len(s.operations) + len(s.batch.operations) + len(s.batch.frames)
+            for s in self.ranks.values()
+        )
+        held += sum(1 + len(s.batch.sockets) for s in self.sockets.values())
+        held += sum(1 + len(c.ranks) // MEMBERS_EACH for c in self.communicators.values())
+        return held + len(self.waits)
+
+    def trim(self, most_kept: int) -> None:
+        """Keep no more than so many finished operations of each communicator of a rank."""
+        self.most_kept = min(most_kept, self.most_kept)
+        for state in self.ranks.values():
+            state.forget_finished(self.most_kept)
+
+    @property
+    def trimmed(self) -> bool:
+        """Whether less of it is kept than of the largest job, for there is no room."""
+        return self.most_kept < LEAST_KEPT
+
     def _forget_before(self, since_ns: int) -> None:
         """Forget the ranks of an earlier attempt; what was usual in it stays so."""
         for rank in [r for r, state in self.ranks.items() if state.first_ns < since_ns]:
             del self.ranks[rank]
             self.sockets.pop(rank, None)
+            self._rivals.pop(rank, None)
 
     def apply_sockets(self, batch: SocketBatch, arrived_ns: int) -> None:
         """Apply what a rank's sockets say."""
+        self.heard_ns = max(self.heard_ns, arrived_ns)
         known = self.sockets.get(batch.rank)
         if known is not None:
             known.apply_batch(batch, arrived_ns)

@@ -141,7 +141,7 @@ class RankState:
             self._apply(operation, arrived_ns)
         self._most_pending = max(self._most_pending, len(self.pending))
         yield from self._measured()
-        self._forget(keep)
+        self.forget_finished(keep)
 
     def _apply(self, operation: CollectiveOp, arrived_ns: int) -> None:
         number = operation.record_id
@@ -220,7 +220,8 @@ class RankState:
             del self.operations[number]
             self.forgot = True
 
-    def _forget(self, keep: int) -> None:
+    def forget_finished(self, keep: int) -> None:
+        """Keep so many finished operations of each communicator."""
         for held in self._finished.values():
             while len(held) > keep:
                 del self.operations[held.popleft()]

@@ -61,8 +61,21 @@ REFUSED: Final = Metric(
     doc="Records that were not used because there is too much of a kind",
     action="A writer of records that are none of a job's.",
 )
+HELD: Final = Metric(
+    name="skeletonhunter_hangs_held",
+    kind=Kind.GAUGE,
+    doc="Operations and what takes as much memory that are held of all jobs; 2 million at most",
+    action="Near the bound: a job or writer of which far too much is told; the log names it.",
+)
+TRIMMED: Final = Metric(
+    name="skeletonhunter_jobs_trimmed",
+    kind=Kind.GAUGE,
+    doc="Training jobs of which only the last operations are kept, for there is no room",
+    action="Conclusions from what is absent are less sure there: see `skeletonhunter_hangs_held`.",
+)
 METRICS: Final = metrics_of(
-    LOG_METRICS, (LEADER, DECIDED, ANALYSIS, TRANSITIONS, OPEN, JOBS, RANKS, REFUSED)
+    LOG_METRICS,
+    (LEADER, DECIDED, ANALYSIS, TRANSITIONS, OPEN, JOBS, RANKS, REFUSED, HELD, TRIMMED),
 )
 
 
@@ -78,7 +91,7 @@ class HangCounts:
         self.analyses = Histogram(ANALYSIS_BOUNDS_S)
         self.transitions: Counter[tuple[str, str]] = Counter()
         self.latest: dict[tuple[str, str], str] = {}
-        self.open = self.jobs = self.ranks = self.refused = 0
+        self.open = self.jobs = self.ranks = self.refused = self.held = self.trimmed = 0
 
     def note_transition(self, hang: Hang) -> None:
         """Count a transition that was just written."""
@@ -93,6 +106,8 @@ class HangCounts:
         self.jobs = sum(bool(job.ranks) for job in jobs)
         self.ranks = len(watch)
         self.refused = watch.refused + sum(job.refused for job in jobs)
+        self.held = watch.held
+        self.trimmed = sum(job.trimmed for job in jobs)
 
     def delay_s(self, hang: Hang) -> float:
         """Return how long after its event time a transition is written."""
@@ -116,3 +131,5 @@ class HangCounts:
         yield one(JOBS, self.jobs)
         yield one(RANKS, self.ranks)
         yield one(REFUSED, self.refused)
+        yield one(HELD, self.held)
+        yield one(TRIMMED, self.trimmed)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
-from localizer.collectives.hang_watch import GRID_NS, HangWatch
+from localizer.collectives.hang_watch import GRID_NS, HangWatch, event_time
 from localizer.config import HANGS_SECTION, HangsConfig
 from localizer.edge.batches import collective_reader
 from localizer.edge.decoding import decoded
@@ -42,6 +42,7 @@ INPUTS: Final = Inputs(
 DECIDE_S: Final = GRID_NS / SECOND_NS
 FOLLOW_S: Final = 1.0
 METRICS_S: Final = 10.0
+SHOWN_JOBS: Final = 8
 
 
 class HangService:
@@ -57,6 +58,8 @@ class HangService:
         self.health = Health(lambda: self.counts.lag.polled_s, self._waits_for)
         # When the newest record that was read reached the broker.
         self._newest_ns = 0
+        # Since when nothing came (s, monotonic), though the broker was there.
+        self._quiet_s = time.monotonic()
         self._barrier: Barrier | None = None
         self._stopping = False
         self._ready = False
@@ -148,6 +151,9 @@ class HangService:
         if self._barrier is None:
             ends = reader.ends()
             self._barrier = None if ends is None else Barrier(0, ends)
+            if ends is None:
+                # Whose records wait for the broker, too, is not silent.
+                self._quiet_s = time.monotonic()
         if self._barrier is None or not self._barrier.passed(reader.read):
             return False
         self._barrier = None
@@ -157,7 +163,8 @@ class HangService:
         if not leads:
             return True
         began_s = time.perf_counter()
-        found = watch.advance(self._newest_ns)
+        quiet_ns = round((time.monotonic() - self._quiet_s) * SECOND_NS)
+        found = watch.advance(event_time(self._newest_ns, watch.latest_told_ns, quiet_ns))
         self.counts.analyses.observe(time.perf_counter() - began_s)
         if found:
             outbox.publish(found)
@@ -178,6 +185,7 @@ class HangService:
     ) -> None:
         """Take a message; `read` is its record where it has been read already, else None."""
         self.counts.records[topic.name] += 1
+        self._quiet_s = time.monotonic()
         arrived_ns = int(message.timestamp()[1]) * MS_NS
         try:
             name, record = decoded(self._settings, self._codec, topic, message, read)
@@ -206,4 +214,15 @@ class HangService:
             ranks=self.counts.ranks,
             open=self.counts.open,
             beyond_bounds=self.counts.refused,
+            held=self.counts.held,
         )
+        now_ns = watch.now_ns or 0
+        aside = watch.set_aside(now_ns)
+        if aside or self.counts.trimmed:
+            self._log.warning(
+                "hangs.no_room", held=watch.held, most=watch.most_held,
+                trimmed=self.counts.trimmed, set_aside=aside[:SHOWN_JOBS],
+            )  # fmt: skip
+        mixed = [text for job in watch.jobs.values() if (text := job.mixed(now_ns)) is not None]
+        if mixed:
+            self._log.warning("hangs.two_jobs", jobs=len(mixed), first=mixed[0][:300])

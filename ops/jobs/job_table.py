@@ -96,6 +96,8 @@ def _lines(found: JobNow, now_ms: int) -> Iterator[str]:
         f"{len(job.communicators)} communicators"
     )
     yield from _hang_lines(found.hang)
+    if (mixed := job.mixed(now_ms * MS_NS)) is not None:
+        yield mixed
     if not job.ranks:
         yield "nothing was heard of its ranks lately: no collector reads them, or it has ended"
         return

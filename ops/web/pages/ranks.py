@@ -57,6 +57,7 @@ def document(view: ClusterView, params: Params, now_ms: int) -> Document:
             "world_size": job.world_size,
             "communicators": len(job.communicators),
             "undecodable": found.undecodable or None,
+            "mixed": job.mixed(now_ms * MS_NS),
             "hang": None if found.hang is None else _hang(view, found.hang),
             **rows,
         }

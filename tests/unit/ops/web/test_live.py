@@ -17,13 +17,11 @@ from ops.web import counted, live, on_demand, ranked
 from ops.web.live import LiveSource
 from ops.web.pages.page import UnknownItemError, Wanted
 from schemas import topics as t
-from schemas.enums import CollectiveSource, ProcessState
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.registry import RegistryError
-from schemas.records import CollectiveBatch, CollectiveSnapshot
-from schemas.records.batches import RankProcess, batch_of
 from schemas.topics import Topic
 from skeleton_job.series.columns import warm_kernel
+from tests.collective_batches import bare_batch
 from tests.unit.ops.recording_samples import START_MS
 from tests.unit.ops.view_samples import counters, endpoint, entry, fault
 
@@ -261,8 +259,8 @@ def test_ranks_are_read_of_the_job_that_somebody_looks_at(
     monkeypatch.setattr(on_demand, "LogReader", MadeReader)
     monkeypatch.setattr(on_demand, "RETRY_S", 0.01)
     for job in ("job-1", "job-2", "job-3"):
-        broker.write(t.COLLECTIVE_OP, rank_batch(job, 0))
-    broken = entry(t.COLLECTIVE_OP, rank_batch("job-1", 1), offset=3)
+        broker.write(t.COLLECTIVE_OP, bare_batch(job, 0))
+    broken = entry(t.COLLECTIVE_OP, bare_batch("job-1", 1), offset=3)
     broker.logs[f"p.{t.COLLECTIVE_OP.name}"].append(replace(broken, value=b"nothing"))
 
     def shown(*jobs: str) -> dict[str, tuple[int, int]]:
@@ -276,7 +274,7 @@ def test_ranks_are_read_of_the_job_that_somebody_looks_at(
         until(lambda: source.ready)
         assert shown() == {}
         until(lambda: shown("job-1") == {"job-1": (1, 1)})
-        broker.write(t.COLLECTIVE_OP, rank_batch("job-1", 2))
+        broker.write(t.COLLECTIVE_OP, bare_batch("job-1", 2))
         until(lambda: shown("job-1") == {"job-1": (2, 1)})
         until(lambda: shown("job-1", "job-2") == {"job-1": (2, 1), "job-2": (1, 0)})
         monkeypatch.setattr(source._ranks, "_most", 2)
@@ -284,21 +282,6 @@ def test_ranks_are_read_of_the_job_that_somebody_looks_at(
         until(lambda: source.look(lambda view, _: view.ranks.missing == ranked.FULL))
         source._ranks._until_s.clear()
         until(lambda: source.look(lambda view, _: len(view.ranks)) == 0)
-
-
-def rank_batch(task_id: str, rank: int) -> CollectiveBatch:
-    """Return what a collector tells of a rank that recorded nothing."""
-    empty = CollectiveSnapshot(
-        rank=rank, source="", library=None, version="", taken_at=None,
-        taken_at_missing_reason="no dump", dropped_before=0, communicators=(), operations=(),
-    )  # fmt: skip
-    process = RankProcess(
-        cluster="c", task_id=task_id, rank=rank, host_id="h0", attempt=1,
-        process_state=ProcessState.RUNNING,
-    )  # fmt: skip
-    return batch_of(
-        empty, process, taken_at=START_MS * 1_000, source=CollectiveSource.FLIGHT_RECORDER
-    )
 
 
 def test_live_pages_show_no_other_time(monkeypatch: pytest.MonkeyPatch) -> None:
