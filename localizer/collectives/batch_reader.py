@@ -20,11 +20,10 @@ from schemas.records.batches import BatchError, Tables, operations_of, tables_of
 
 T = TypeVar("T")
 
-# Remembered arrays of each kind. A rank names its communicators in a few orders, one for each
-# phase of an iteration in which a batch begins: of the largest jobs all are remembered.
-MAX_KNOWN: Final = 65_536
-# Longer ones are not remembered: thousands of frames, or nonsense.
-MAX_KNOWN_BYTES: Final = 16_384
+# Bytes of remembered arrays of each kind; what they mean takes a few times as many. A rank names its
+# communicators in a few orders, one for each phase of an iteration in which a batch begins: those
+# of ten thousand ranks take 12 MB.
+MAX_KNOWN_BYTES: Final = 16_000_000
 TABLES: Final = ("shapes", "signatures", "frames", "stacks", "reasons")
 
 
@@ -70,16 +69,19 @@ class _Known(Generic[T]):
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, bytes], T] = {}
+        self._bytes = 0
 
     def get(self, writer: int, data: bytes) -> T | None:
         return self._found.get((writer, data))
 
     def put(self, writer: int, data: bytes, value: T) -> None:
-        if len(data) > MAX_KNOWN_BYTES:
-            return
-        if len(self._found) >= MAX_KNOWN:
-            del self._found[next(iter(self._found))]
+        if (writer, data) not in self._found:
+            self._bytes += len(data)
         self._found[writer, data] = value
+        while self._bytes > MAX_KNOWN_BYTES:
+            oldest = next(iter(self._found))
+            del self._found[oldest]
+            self._bytes -= len(oldest[1])
 
 
 class BatchReader:

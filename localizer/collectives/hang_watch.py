@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from localizer.collectives import diagnosis
+from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.diagnosis import diagnose
 from localizer.collectives.hang_causes import cause_of
 from localizer.collectives.hang_record import (
@@ -34,7 +35,7 @@ from localizer.collectives.room import EASY_SHARE, FULL_SHARE, LEFT_SHARE, MOST_
 from localizer.collectives.slow_causes import slow_cause
 from schemas.enums import FaultLifecycle
 from schemas.ids import STATE_SEPARATOR
-from schemas.records import CollectiveBatch, CollectiveOp, Hang, SocketBatch
+from schemas.records import CollectiveBatch, Hang, SocketBatch
 from schemas.units import SECOND_NS, us_to_ns
 
 # Decisions are made on this grid of event time, so that they do not depend on how records were
@@ -170,17 +171,11 @@ class HangWatch:
             watched.job.apply(record, arrived_ns)
             self._note_fed(record, arrived_ns)
 
-    def feed_batch(
-        self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
-    ) -> None:
-        """Take what a rank launched, as `feed` does; `operations` are those of the batch."""
-        if (watched := self._watched(batch.task_id, arrived_ns)) is not None:
-            watched.job.apply_batch(batch, operations, arrived_ns)
-            self._note_fed(batch, arrived_ns)
-
     def _note_fed(self, record: JobRecord, arrived_ns: int) -> None:
         """Count what came; what is held is counted when it may be too much."""
         match record:
+            case RankBatch():
+                self._fed += RANK_WEIGHT + len(record.operations)
             case CollectiveBatch():
                 self._fed += RANK_WEIGHT + 2 * len(record.operations) + len(record.frames)
             case SocketBatch():

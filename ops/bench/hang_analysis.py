@@ -167,7 +167,7 @@ def run(ranks: int, culprit: int) -> Run:
         began = time.process_time()
         for (at, _), held in zip(part, read, strict=True):
             if held is not None:
-                watch.feed_batch(held.batch, held.operations, at * US_NS)
+                watch.feed(held.rank_id, held, at * US_NS)
                 count += len(held.operations)
         folding += time.process_time() - began
     began = time.process_time()

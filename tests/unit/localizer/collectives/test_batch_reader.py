@@ -4,9 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from localizer.collectives import batch_reader
 from localizer.collectives.batch_reader import BatchReader, RankBatch, without_tables
 from schemas import topics
 from schemas.codec import Codec, DecodeError
@@ -67,6 +69,14 @@ BATCHES = st.builds(
     stacks=tables(st.builds(CallStack, frames=st.lists(INDEX, max_size=3).map(tuple))),
     reasons=tables(NAMES), operations=st.lists(OPERATIONS, max_size=5).map(tuple),
     producer_version=st.none() | st.just("1.0"),
+)  # fmt: skip
+
+
+PLAIN = CollectiveBatch(
+    cluster="c", rank_id="job|1", task_id="job", rank=1, host_id="h", endpoint_ids=(),
+    attempt=AT_US, process_state=ProcessState.RUNNING, source=CollectiveSource.FLIGHT_RECORDER,
+    taken_at=AT_US, snapshot=False, dropped_before=0, communicators=(), shapes=(), signatures=(),
+    frames=(), stacks=(), reasons=(), operations=(),
 )  # fmt: skip
 
 
@@ -131,3 +141,17 @@ def test_what_a_job_says_again_is_read_without_the_codec(batch: CollectiveBatch)
     later = replace(batch, operations=batch.operations[:-1], taken_at=AT_US + 1)
     value = CODEC.encode(topics.COLLECTIVE_OP, later)
     assert read(reader, [value]) == [by_codec(value)]
+
+
+def test_of_arrays_that_are_always_new_only_the_last_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A writer that says something else each time fills no memory, and is read all the same."""
+    monkeypatch.setattr(batch_reader, "MAX_KNOWN_BYTES", 64)
+    values = [
+        CODEC.encode(topics.COLLECTIVE_OP, replace(PLAIN, communicators=(f"group{number:08}",)))
+        for number in range(20)
+    ]
+    reader = BatchReader(CODEC)
+    assert read(reader, values) == [by_codec(value) for value in values]
+    assert 0 < len(reader._communicators._found) < len(values) // 2

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.hang_watch import HangWatch
 from schemas.enums import (
     CollectiveSource,
@@ -77,7 +78,7 @@ def run(
             )  # fmt: skip
             source = CollectiveSource.FLIGHT_RECORDER
             batch = batch_of(held, process, taken_at=read, source=source, whole=False)
-            watch.feed_batch(batch, tuple(ops), read * US_NS)
+            watch.feed(batch.rank_id, RankBatch(batch, tuple(ops)), read * US_NS)
             if sockets and wrong_s <= (read - BEGIN_US) / 1e6 < heals_s:
                 watch.feed("", _sockets(rank, read, sockets), read * US_NS)
         found += watch.advance(read * US_NS)
