@@ -20,9 +20,9 @@ from schemas.records.batches import BatchError, Tables, operations_of, tables_of
 
 T = TypeVar("T")
 
-# Bytes of remembered arrays of each kind; what they mean takes a few times as many. A rank names its
-# communicators in a few orders, one for each phase of an iteration in which a batch begins: those
-# of ten thousand ranks take 12 MB.
+# Bytes of remembered arrays of each kind; what they mean takes a few times as many. A rank names
+# its communicators in a few orders, one for each phase of an iteration in which a batch begins:
+# those of ten thousand ranks take 12 MB.
 MAX_KNOWN_BYTES: Final = 16_000_000
 TABLES: Final = ("shapes", "signatures", "frames", "stacks", "reasons")
 
