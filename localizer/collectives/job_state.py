@@ -1,5 +1,6 @@
 """What is known of one running job, folded from the records of its ranks."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -273,13 +274,16 @@ class JobState:
         return sorted(found, key=lambda o: (-o.waited, o.rank))
 
     def snapshots(self) -> list[CollectiveSnapshot]:
-        """Return the ranks as the analysis reads them, but those whose recorder was never read."""
+        """Return the ranks as the analysis reads them, but those whose recorder was never read.
+
+        Each source names communicators in its own way: a rank that is told from another one than
+        most would be one that launched nothing in theirs, and counts as not read.
+        """
         views = self._views()
-        return [
-            state.snapshot(views)
-            for _, state in sorted(self.ranks.items())
-            if state.batch.recorded_at is not None
-        ]
+        read = [s for _, s in sorted(self.ranks.items()) if s.batch.recorded_at is not None]
+        sources = Counter(state.batch.source for state in read)
+        usual = max(sources, key=sources.__getitem__, default=None)
+        return [state.snapshot(views) for state in read if state.batch.source is usual]
 
     def _views(self) -> dict[str, CommunicatorProgress]:
         views = {}

@@ -46,6 +46,8 @@ MAX_OPERATIONS: Final = 8_192
 # late and of some ranks only: a ring stays. A log has what is done, a count what was launched.
 FLIGHT_RECORDER: Final = CollectiveSource.FLIGHT_RECORDER
 LIVE_DUMP: Final = 4
+# Of what has no operation yet: it takes no other's place.
+EMPTY: Final = -1
 MERITS: Final[Mapping[CollectiveSource, int]] = {
     CollectiveSource.PROFILER: 3, FLIGHT_RECORDER: 2, CollectiveSource.INSPECTOR: 1,
     CollectiveSource.RAS: 0,
@@ -112,7 +114,7 @@ class _Rank:
     process: ProcessReading
     job: JobRank
     source: CollectiveSource | None = None
-    merit: int = -1
+    merit: int = EMPTY - 1
     # What is added to the numbers of the present source's operations.
     first_number: int = 0
     changes: OperationChanges = field(default_factory=OperationChanges)
@@ -189,8 +191,7 @@ class Collector:
         known = self._ranks.get(key)
         if known is None:
             return
-        if dump.highest_record_id >= 0:
-            self._adopt(known, source, MERITS[source])
+        self._adopt(known, source, MERITS[source] if dump.highest_record_id >= 0 else EMPTY)
         if known.source not in {None, source}:
             return
         self._note(known, dump)
@@ -253,9 +254,7 @@ class Collector:
         if dump.snapshot.rank != rank:
             raise DumpError(f"of rank {dump.snapshot.rank}")
         self.counts.dumps += 1
-        # A recorder of nothing takes no other source's place.
-        if dump.highest_record_id >= 0:
-            self._adopt(known, FLIGHT_RECORDER, merit)
+        self._adopt(known, FLIGHT_RECORDER, merit if dump.highest_record_id >= 0 else EMPTY)
         if known.source in {None, FLIGHT_RECORDER}:
             self._note(known, dump)
 

@@ -431,8 +431,8 @@ static struct ring *map_file(int file) {
 static struct ring *open_ring(uint64_t api_version, logger log) {
   const char *folder = getenv(FOLDER_NAME);
   if (folder == NULL || folder[0] == 0) folder = FOLDER;
-  /* All users share it, as /tmp. */
-  if (mkdir(folder, 0700) == 0) chmod(folder, 01777);
+  /* All users share the usual one, as /tmp; another one is its maker's. */
+  if (mkdir(folder, 0700) == 0 && strcmp(folder, FOLDER) == 0) chmod(folder, 01777);
   struct stat found;
   unsigned long long namespace = stat("/proc/self/ns/pid", &found) ? 0 : found.st_ino;
   remove_old(folder, namespace);

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from localizer.collectives.job_state import JobState
 from localizer.collectives.rank_state import SAME_ATTEMPT_US, SILENT_NS
-from schemas.enums import ProcessState
+from schemas.enums import CollectiveSource, ProcessState
 from schemas.records import CollectiveBatch
 from schemas.records.batches import snapshot_of
 from tests.collective_batches import Job, arrivals
@@ -89,3 +89,14 @@ def test_a_clock_that_was_set_makes_no_wait(tmp_path: Path) -> None:
             job.apply_batch(anew, moved, START_NS + number)
         limits.append(max(waits.longest for waits in job.waits.values()))
     assert limits[0] == limits[1] > 0
+
+
+def test_a_rank_that_is_told_from_another_source_counts_as_not_read(tmp_path: Path) -> None:
+    """Its communicators have other names: it would look like one that launched nothing."""
+    job, first = JobState("job"), batch_of(0, tmp_path)
+    sources = [CollectiveSource.PROFILER] * 2 + [CollectiveSource.FLIGHT_RECORDER]
+    for rank, source in enumerate(sources):
+        job.apply_batch(replace(first, rank=rank, source=source), (), START_NS)
+    assert [snapshot.rank for snapshot in job.snapshots()] == [0, 1]
+    job.apply_batch(replace(first, rank=2, source=sources[0]), (), START_NS + 1)
+    assert [snapshot.rank for snapshot in job.snapshots()] == [0, 1, 2]
