@@ -1,6 +1,6 @@
 /* The binary interface of NCCL's profiler plugins, versions 4, 5 and 6, as far as it is used here.
  *
- * After plugins/profiler/README.md and the published structures of github.com/NVIDIA/nccl (2.26 to
+ * After plugins/profiler/README.md and the published structures of github.com/NVIDIA/nccl (2.27 to
  * 2.30). Order and types of the members are NCCL's; all else is ours. The event descriptors of the
  * three versions begin alike, but for the type of an event: one byte in version 4, eight later.
  */
