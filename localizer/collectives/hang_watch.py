@@ -99,6 +99,11 @@ class _Watched:
     def set_hang(self, hang: Hang) -> None:
         self.hang = hang
         self.job.hung = self.open_hang is not None
+        self.note_span(hang)
+
+    def note_span(self, hang: Hang) -> None:
+        end_ns = None if hang.resolved_at is None else us_to_ns(hang.resolved_at)
+        self.job.note_hang(hang.hang_id, us_to_ns(hang.onset_at), end_ns)
 
 
 class HangWatch:
@@ -203,7 +208,8 @@ class HangWatch:
             while sum(held.values()) > room:
                 name = max(held, key=lambda name: (held[name], name))
                 watched = self._jobs[name]
-                watched.job = JobState(name, hung=watched.open_hang is not None)
+                spans = watched.job.hang_spans
+                watched.job = JobState(name, hung=watched.open_hang is not None, hang_spans=spans)
                 watched.aside_ns = now_ns + ASIDE_NS
                 held[name] = 0
                 self.refused += 1

@@ -11,7 +11,13 @@ from localizer.collectives.pace import Pace
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_state import ENDED, SILENT_NS, RankState
 from localizer.collectives.sockets import SocketState
-from localizer.collectives.usual_waits import UsualWaits, given_up, limit_of, patience
+from localizer.collectives.usual_waits import (
+    READ_TWICE_US,
+    UsualWaits,
+    given_up,
+    limit_of,
+    patience,
+)
 from schemas.enums import CommunicatorRole
 from schemas.records import (
     CollectiveBatch,
@@ -22,7 +28,7 @@ from schemas.records import (
     SocketBatch,
 )
 from schemas.records.batches import snapshot_of
-from schemas.units import SECOND_NS
+from schemas.units import SECOND_NS, US_NS
 
 # Operations kept of a job: of a small one several iterations, which tell what usually comes next;
 # of the largest the last few of each communicator. Some 400 bytes each.
@@ -40,6 +46,8 @@ MAX_COMMUNICATORS: Final = 65_536
 # What a rank takes beside its operations, and members of a communicator, in operations.
 RANK_WEIGHT: Final = 4
 MEMBERS_EACH: Final = 32
+# Hangs of a job within what is read again at a start.
+MAX_SPANS: Final = 64
 # Of a job that is started anew the old processes end within this time.
 TWICE_NS: Final = 30 * SECOND_NS
 
@@ -93,6 +101,8 @@ class JobState:
         While it hangs: what ends then tells nothing of what is usual.
     pace
         How fast it goes on.
+    hang_spans
+        By hang, those that were told: when it began and, unless it is open, ended (ns).
     most_kept
         Finished operations of a rank's communicator that are kept at most.
     """
@@ -109,6 +119,7 @@ class JobState:
     hung: bool = False
     pace: Pace = field(default_factory=Pace)
     most_kept: int = MOST_KEPT
+    hang_spans: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     _rivals: dict[int, _Rival] = field(default_factory=dict)
 
     @property
@@ -169,9 +180,28 @@ class JobState:
                 own = self.waits[operation.communicator] = UsualWaits()
             # Longer than until it is given up: the host's clock was set in between.
             possible = waited <= given_up(operation.timeout_ms)
+            possible &= waited <= READ_TWICE_US or not self._was_hung(arrived_ns, waited)
             if possible and (not self.hung or waited <= self.limit(operation)):
                 own.observe(waited)
                 self.every.observe(waited)
+
+    def note_hang(self, hang_id: str, begin_ns: int, end_ns: int | None) -> None:
+        """Note a hang that was told: no wait of that time is usual.
+
+        A process that reads the log again would take it for one, and tell no hang that is shorter.
+        """
+        self.hang_spans.pop(hang_id, None)
+        self.hang_spans[hang_id] = begin_ns, end_ns
+        while len(self.hang_spans) > MAX_SPANS:
+            del self.hang_spans[next(iter(self.hang_spans))]
+
+    def _was_hung(self, arrived_ns: int, waited: int) -> bool:
+        """Return whether it hung at some time of a wait (µs) that was told at a time (ns)."""
+        began_ns = arrived_ns - (waited + READ_TWICE_US) * US_NS
+        return any(
+            begin_ns <= arrived_ns and (end_ns is None or end_ns >= began_ns)
+            for begin_ns, end_ns in self.hang_spans.values()
+        )
 
     def _note_rival(self, batch: CollectiveBatch, arrived_ns: int) -> None:
         if batch.process_state in ENDED:
@@ -283,7 +313,9 @@ class JobState:
         read = [s for _, s in sorted(self.ranks.items()) if s.batch.recorded_at is not None]
         sources = Counter(state.batch.source for state in read)
         usual = max(sources, key=sources.__getitem__, default=None)
-        return [state.snapshot(views) for state in read if state.batch.source is usual]
+        over_ns = [end_ns for _, end_ns in self.hang_spans.values() if end_ns is not None]
+        after_ns = max(over_ns, default=None)
+        return [state.snapshot(views, after_ns) for state in read if state.batch.source is usual]
 
     def _views(self) -> dict[str, CommunicatorProgress]:
         views = {}

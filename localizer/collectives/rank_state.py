@@ -18,7 +18,7 @@ from schemas.records import (
     CollectiveSnapshot,
     CommunicatorProgress,
 )
-from schemas.units import SECOND_NS
+from schemas.units import SECOND_NS, US_NS
 
 # A collector sends a batch of each rank every two seconds: five have not come.
 SILENT_NS: Final = 10 * SECOND_NS
@@ -270,16 +270,31 @@ class RankState:
             share is not None and share >= BUSY_SHARE
         )
 
-    def snapshot(self, views: Mapping[str, CommunicatorProgress]) -> CollectiveSnapshot:
+    def snapshot(
+        self, views: Mapping[str, CommunicatorProgress], after_ns: int | None = None
+    ) -> CollectiveSnapshot:
         """Return the rank as the analysis reads it.
 
-        `views` are the job's communicators by name.
+        Parameters
+        ----------
+        views
+            The job's communicators by name.
+        after_ns
+            Of what was launched before this time of arrival only the last operation of each
+            communicator is left: a hang that was told is no pause that is usual.
         """
-        operations = tuple(self.operations[n] for n in sorted(self.operations))
+        numbers = sorted(self.operations)
+        if after_ns is not None:
+            after = self.batch.taken_at - (self.arrived_ns - after_ns) // US_NS
+            last = {held[-1] for held in self._finished.values() if held} | self.pending.keys()
+            numbers = [
+                n for n in numbers if n in last or (self.operations[n].launched_at or 0) >= after
+            ]
+        operations = tuple(self.operations[n] for n in numbers)
         waits = (self.operations[n].communicator for n in self.pending)
         own = sorted({*self._finished, *waits})
         dropped = self.batch.dropped_before
-        if self.forgot and operations:
+        if (self.forgot or len(numbers) < len(self.operations)) and operations:
             dropped = max(dropped, operations[0].record_id)
         return CollectiveSnapshot(
             rank=self.rank,

@@ -22,7 +22,7 @@ DECIDED: Final = Metric(
     name="skeletonhunter_hangs_decided_timestamp_seconds",
     kind=Kind.GAUGE,
     doc="Time up to which it is decided which jobs hang, seconds since the epoch",
-    action="Falls behind the clock: no collector sends, or the watcher lags.",
+    action="More than a minute behind the clock: the watcher lags, or the broker is away.",
 )
 ANALYSIS: Final = Metric(
     name="skeletonhunter_hangs_analysis_seconds",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from ops.bench.collectives import kills
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
 from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
 from ops.bench.rig.report import Figure, Parts, Say, figure
@@ -35,6 +36,9 @@ NOTES: Final = (
     "which nothing is said in time has no delay.",
     "Dumps: of a cause of the network right is that all launched and nobody is named: dumps know "
     "no cables. They are read each second, and what three looks in a row show is said.",
+    "Kills: jobs of eight ranks whose records are made up, on a real Kafka; two hang watchers, two "
+    "localizers and two tellers in the place of collectors. One after another is killed at random "
+    "moments while jobs hang, and started again.",
     "Healthy stretches hold a checkpoint that all wait for and a pause for evaluation each.",
 )
 # A task id of its own: a collector sees all jobs of a machine.
@@ -225,5 +229,6 @@ def figures(name: str, outcomes: Sequence[Outcome], false: Sequence[int]) -> lis
 PARTS: Final[Parts] = {
     "live": partial(measure, "live", live_bench),
     "dumps": partial(measure, "dumps alone", dumps_bench),
+    "kills": kills.measure,
 }
 DEFAULT_RUNS: Final[Mapping[str, int]] = {}
