@@ -539,4 +539,103 @@ AGENTS: Final = Dashboard(
     ),
 )
 
-DASHBOARDS: Final = (OVERVIEW, PIPELINE, AGENTS)
+
+def _gauge(metric: str) -> tuple[Query, ...]:
+    """Return what any of the hang watchers says; each of them counts what it read."""
+    return (Query(f"max({metric}{{JOB}})"),)
+
+
+JOBS: Final = Dashboard(
+    name="jobs",
+    title="SkeletonHunter: training jobs",
+    doc="Which training jobs hang, and whether that would be seen.",
+    rows=(
+        Row(
+            title="Now",
+            panels=(
+                Panel(
+                    title="Jobs that hang",
+                    doc="`skeletonhunter job show TASK` says where each rank stands.",
+                    unit=COUNT,
+                    queries=_gauge("skeletonhunter_hangs_open"),
+                    number=True,
+                    limit=Limit(value=1),
+                    absent="no hang watcher answers",
+                ),
+                Panel(
+                    title="Jobs watched",
+                    doc="Fewer than jobs run: their ranks record nothing, or no collector reads "
+                    "them.",
+                    unit=COUNT,
+                    queries=_gauge("skeletonhunter_jobs_watched"),
+                    number=True,
+                    absent="no hang watcher answers",
+                ),
+                Panel(
+                    title="Ranks watched",
+                    doc="Of these jobs. Fewer than they have: a host without a collector.",
+                    unit=COUNT,
+                    queries=_gauge("skeletonhunter_ranks_watched"),
+                    number=True,
+                    absent="no hang watcher answers",
+                ),
+                Panel(
+                    title="Decisions are behind",
+                    doc="Up to when it is known which jobs hang, before now. Above a minute the "
+                    "hang watcher lags, or the broker is away.",
+                    unit=SECONDS,
+                    queries=(_age("skeletonhunter_hangs_decided_timestamp_seconds"),),
+                    number=True,
+                    limit=Limit(value=60),
+                    absent="none leads",
+                ),
+            ),
+        ),
+        Row(
+            title="Over time",
+            panels=(
+                Panel(
+                    title="Transitions by class",
+                    doc="Written to `collective.hang.v1`. Many `updated`: a job that goes on "
+                    "operation by operation.",
+                    unit=PER_SECOND,
+                    queries=(
+                        Query(
+                            _rate("skeletonhunter_hang_transitions_total", "state, class"),
+                            "{{class}} {{state}}",
+                        ),
+                    ),
+                ),
+                Panel(
+                    title="Analysis",
+                    doc="Of all jobs together, once a second. Above two seconds there are more "
+                    "ranks than one watcher can hold.",
+                    unit=SECONDS,
+                    queries=_quantiles("skeletonhunter_hangs_analysis_seconds"),
+                    limit=Limit(value=2),
+                ),
+                Panel(
+                    title="Room",
+                    doc="Operations that are held of all jobs, 2 million at most. Near it the log "
+                    "(`hangs.no_room`) names the jobs.",
+                    unit=COUNT,
+                    queries=(
+                        Query("max by (instance) (skeletonhunter_hangs_held{JOB})", "{{instance}}"),
+                    ),
+                ),
+                Panel(
+                    title="Trimmed and refused",
+                    doc="Jobs with little history for lack of room, and records that were not "
+                    "used. Hangs there are less sure, or not told.",
+                    unit=COUNT,
+                    queries=(
+                        Query("max(skeletonhunter_jobs_trimmed{JOB})", "jobs trimmed"),
+                        Query("max(skeletonhunter_hangs_refused_total{JOB})", "records refused"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+
+DASHBOARDS: Final = (OVERVIEW, PIPELINE, JOBS, AGENTS)
