@@ -6,7 +6,7 @@ import platform
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ops.bench import labs
 from ops.bench.accuracy import accuracy
@@ -89,6 +89,15 @@ def main() -> int:
         action="store_true",
         help="labs: go on after the last whole turn of an earlier run that was broken off",
     )
+    parser.add_argument(
+        "--causes",
+        help="collectives: of these only, with commas between them; the page is left as it is. "
+        f"{', '.join(collectives.SOME)}",
+    )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER",
+        help="collectives: record all topics of the live part there, with what was put in when",
+    )  # fmt: skip
     options = parser.parse_args()
     bench = BENCHES[options.name]
     timed = hasattr(bench, "LASTS_S")
@@ -96,9 +105,16 @@ def main() -> int:
         parser.error("--seconds: a number above 0, for agent and soak only")
     if options.resume and not hasattr(bench, "RESUMES"):
         parser.error("--resume: for labs only")
-    further = {"seconds": options.seconds or bench.LASTS_S} if timed else {}
+    causes = tuple(name.strip() for name in (options.causes or "").split(",") if name)
+    if (causes or options.keep) and not hasattr(bench, "SOME"):
+        parser.error("--causes, --keep: for collectives only")
+    if unknown := set(causes) - set(getattr(bench, "SOME", ())):
+        parser.error(f"--causes {', '.join(sorted(unknown))}: there are {', '.join(bench.SOME)}")
+    further: dict[str, Any] = {"seconds": options.seconds or bench.LASTS_S} if timed else {}
     if hasattr(bench, "RESUMES"):
         further = {"resume": options.resume}
+    if hasattr(bench, "SOME"):
+        further = {"causes": causes, "keep": options.keep}
     only = [part.strip() for given in options.only or () for part in given.split(",")]
     for part in only:
         if part not in bench.PARTS:
@@ -114,9 +130,12 @@ def main() -> int:
             figures += [replace(row, command=bench.COMMAND) for row in measured]
             # After each part: what was measured is kept, whatever happens to the next.
             rows = merged(figures, kept_rows(options.name, page, bench.COMMAND))
-            write_json(options.name, rows)
+            if not causes:
+                write_json(options.name, rows)
     notes = getattr(bench, "NOTES", ())
-    print_table(options.name, rows, notes)
+    print_table(options.name, figures if causes else rows, notes)
+    if causes:
+        return 0 if all(row.met for row in figures) else 1
     render_page(page, rows, bench.COMMAND, machine(), notes)
     if hasattr(bench, "draw"):
         bench.draw(rows)

@@ -14,6 +14,7 @@ from localizer.network.trace_reader import TraceReader
 from localizer.network.traces import FlowTrace
 from ops.log.decoding import LEAST
 from ops.recording.detecting import BatchDetection, batches
+from ops.recording.hangs import hang_items, hangs_of
 from ops.recording.order import between, slots
 from ops.recording.source import Item, Source
 from schemas.codec import Codec, to_datum
@@ -126,6 +127,8 @@ def diagnose(
 ) -> Diagnosis:
     """Run detection and localization over a recording, second by second of its event time.
 
+    Where collectors were recorded, the hang watcher runs as well.
+
     Records of another cluster than `core` names, and those that could not be decoded
     when they were recorded, are counted and left out. `observe` is called with what the worker
     would have published to `anomaly.v1`.
@@ -136,6 +139,8 @@ def diagnose(
     readers = _Readers(core.cluster)
     rounds = [between(s, from_ms, to_ms) for s in source.rounds(CODEC)]
     others = [between(s, from_ms, to_ms) for s in source.others(CODEC, INPUTS)]
+    hangs = hangs_of(source, core.cluster, CODEC, from_ms=from_ms, to_ms=to_ms)
+    others.append(hang_items(hangs, CODEC))
     with memory.collecting_rarely():
         for batch in batches(slots(rounds, others)):
             read = readers.read([item for slot in batch for item in slot.others])

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from ops.bench.collectives import kills
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
+from ops.bench.collectives.kept import Keeper
 from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.lab.errors import LabUsageError
@@ -66,8 +68,15 @@ POLL_S: Final = 0.1
 class CauseBench:
     """Puts causes in, one after another, and hears what is said."""
 
-    def __init__(self, lab: Lab, listener: Listener, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        listener: Listener,
+        check: Callable[[], None],
+        keeper: Keeper | None = None,
+    ) -> None:
         self._lab = lab
+        self._keeper = keeper
         self._listener = listener
         self._check = check
 
@@ -76,13 +85,15 @@ class CauseBench:
         self.wait_calm()
         here = place(cause, number, turn, self._lab.shape)
         self._listener.forget()
-        begin = time.monotonic()
+        begin, begin_ns = time.monotonic(), time.time_ns()
         self._lab.fault(cause.kind, here.target, **cause.params)
         heard = self._until(lambda: bool(self._listener.hear()), TIMEOUT_S)
         delay_s = time.monotonic() - begin if heard else None
         self._until(lambda: False, SETTLE_S)
         said = self._listener.hear()
         self._lab.heal()
+        if self._keeper is not None:
+            self._keeper.note(cause, here, begin_ns)
         self._lab.ranks.wait_training()
         return judged(cause, here, said, delay_s, live=self._listener.live)
 
@@ -129,8 +140,8 @@ class CauseBench:
 
 
 @contextmanager
-def live_bench(say: Say) -> Iterator[CauseBench]:
-    """Give a lab with a job and agents, and the whole pipeline."""
+def live_bench(say: Say, keep: Path | None) -> Iterator[CauseBench]:
+    """Give a lab with a job and agents, and the whole pipeline; `keep` its topics in a folder."""
     job = JobConfig(python=job_python(None), **JOB)
     with (
         pipeline(None, say, processes=(WORKER, SKELETON, LOCALIZER, HANGS)) as started,
@@ -145,12 +156,18 @@ def live_bench(say: Say) -> Iterator[CauseBench]:
                 lab.check()
                 started.group.check()
 
-            yield CauseBench(lab, Faults(watch, SHAPE.task_id), check)
+            keeper = None if keep is None else Keeper(keep, "live", started.settings)
+            try:
+                yield CauseBench(lab, Faults(watch, SHAPE.task_id), check, keeper)
+            finally:
+                if keeper is not None:
+                    say(f"kept: {keeper.write()}")
 
 
 @contextmanager
-def dumps_bench(say: Say) -> Iterator[CauseBench]:
-    """Give a lab with a job whose dumps are read, without agents or pipeline."""
+def dumps_bench(say: Say, keep: Path | None) -> Iterator[CauseBench]:
+    """Give a lab with a job whose dumps are read, without agents or pipeline: nothing to keep."""
+    del keep
     job = JobConfig(python=job_python(None), **JOB)
     with pipeline(None, say, processes=()) as started:
         config = LabConfig(
@@ -164,12 +181,14 @@ def dumps_bench(say: Say) -> Iterator[CauseBench]:
 
 def measure(
     name: str,
-    bench: Callable[[Say], AbstractContextManager[CauseBench]],
+    bench: Callable[[Say, Path | None], AbstractContextManager[CauseBench]],
     runs: int,
     say: Say,
-    causes: Sequence[Cause] = CAUSES,
+    *,
+    causes: Sequence[str] = (),
+    keep: Path | None = None,
 ) -> list[Figure]:
-    """Put every cause in so many times, with healthy stretches between the runs."""
+    """Put every cause in so many times, or some, with healthy stretches between the runs."""
     lacking = LAB_KINDS[NETNS_LAB].missing()
     if lacking is None:
         try:
@@ -181,12 +200,13 @@ def measure(
         return []
     outcomes: list[Outcome] = []
     false: list[int] = []
-    with bench(say) as rig:
+    chosen = [(n, cause) for n, cause in enumerate(CAUSES) if not causes or cause.name in causes]
+    with bench(say, keep) as rig:
         for turn in range(runs):
-            for stretch in range(STRETCHES):
+            for stretch in range(1 if causes else STRETCHES):
                 false.append(rig.healthy(STRETCH_S))
                 say(f"{turn + 1}/{runs} healthy stretch {stretch + 1}: {false[-1]} said")
-            for number, cause in enumerate(causes):
+            for number, cause in chosen:
                 rig.anew()
                 outcome = rig.run(cause, number, turn)
                 outcomes.append(outcome)
@@ -232,3 +252,5 @@ PARTS: Final[Parts] = {
     "kills": kills.measure,
 }
 DEFAULT_RUNS: Final[Mapping[str, int]] = {}
+SOME: Final = tuple(cause.name for cause in CAUSES)
+"""What `--causes` chooses from."""
