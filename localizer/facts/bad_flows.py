@@ -156,6 +156,8 @@ class BadFlows:
             return found
         began_ns = _loss_began_ns(flow for flow in found if flow.lossy)
         before, self._cleared = self._cleared, {}
+        # What began so long ago and lets some pass still is no beginning of a cut.
+        leaky |= began_ns.keys()
         return [self._exonerated(flow, before, began_ns, leaky) for flow in found]
 
     def _open(self, family: AnomalyFamily, now_ns: int) -> Iterable[BadFlow]:

@@ -7,8 +7,8 @@ is that of deriving everything anew, to the last bit: the weights of a row are a
 order.
 """
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
@@ -26,6 +26,7 @@ from localizer.inference.tables import Block, PossibleCrossings
 from localizer.network.paths import TraceBasis
 from localizer.network.replies import ReplyWays
 from localizer.network.traces import HopProbe
+from schemas.columns.arrays import Floats
 from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
@@ -35,6 +36,13 @@ HOPS_NS: Final = 60 * SECOND_NS
 # A hop is late if its round trip rose by this share of the rise of whole round trips: each
 # direction takes half of it, and a hop's answer may come back another way.
 HOP_LATE_SHARE: Final = 0.3
+# Probability that the probes of traces that a switch did not answer were lost to the fault of the
+# cable behind it. A switch that has lost the way on says so in place of the answer, also to each of
+# the job's own packets, and says it only so often: Linux five times and then once a second to a
+# sender. So the silences of one switch are no independent observations: together they have this
+# probability. It knows that the way is lost only where the port is down, and then both ends are.
+SILENCED_CHANCE: Final = 0.5
+PORT: Final = "port_state"
 # Number of 5-tuples whose traces are read, separately for bad ones and others. Agents trace every
 # loss at once; in a storm these are enough to locate the fault.
 MAX_TRACED: Final = 4_096
@@ -45,14 +53,16 @@ MAX_TRACES: Final = 2 * MAX_TRACED
 SPARE_ROWS: Final = 4_096
 NONE: Final[frozenset[str]] = frozenset()
 
-# Outcome, columns that are crossed for certain, and those with some probability only.
-Row = tuple[bool, tuple[int, ...], PossibleColumns]
+# Outcome, columns that are crossed for certain, those with some probability only, and those of
+# which a fault may have silenced the hop.
+Row = tuple[bool, tuple[int, ...], PossibleColumns, tuple[int, ...]]
 
 
 class _Basis(NamedTuple):
     """What a 5-tuple's rows are derived from, beside the columns and the ways of replies.
 
-    `judges_target`: whether a target that does not answer counts.
+    `judges_target`: whether a target that does not answer counts. `joined`: components on its way
+    whose port is known to be up since the onset; None if it is not cut off.
     """
 
     traces: TraceBasis
@@ -61,6 +71,7 @@ class _Basis(NamedTuple):
     responder: str | None
     passed_before: frozenset[str]
     judges_target: bool
+    joined: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +144,13 @@ class HopRows:
         late_ns = HOP_LATE_SHARE * median(shifts) if shifts else 0.0
         flows = {flow.key: flow for flow in bad}
         paths, roster = sources.paths, sources.roster
+        loses = self._family is AnomalyFamily.LOSS
         # Agents trace every loss at once, also on 5-tuples that no test has flagged yet.
         mine = [k for k in flows if (paths.traced_ns(k) or 0) >= since_ns]
         others = paths.traced_since(since_ns, MAX_TRACED)
         keys = sorted({*_sample(mine), *(k for k in others if k not in flows)})
         latest = max(1, MAX_TRACES // max(1, len(keys)))
+        ports = _Ports(sources, onset_ns)
         before, self._kept = self._kept, {}
         for key in keys:
             if key in explained:
@@ -160,7 +173,11 @@ class HopRows:
                 else max(since_ns, resolved.until_ns(key) + 1)
             )
             traces = paths.basis_of(key, own_ns, latest)
-            basis = _Basis(traces, onset_ns, prober, responder, passed_before, judges_target)
+            cut = loses and (flow is None or flow.cut)
+            joined = ports.up_among(paths.path(key).components) if cut else None
+            basis = _Basis(
+                traces, onset_ns, prober, responder, passed_before, judges_target, joined
+            )
             kept = before.get(key)
             if (
                 kept is None
@@ -198,7 +215,7 @@ class HopRows:
             responder = basis.responder if probe.target else None
             crossed = column.certain_columns(certain, basis.prober, responder)
             if not outcome:
-                rows.append(self._number((False, crossed, ())))
+                rows.append(self._number((False, crossed, (), ())))
                 weights.append(1.0)
                 continue
             possible_shares: dict[str, float] = {}
@@ -211,7 +228,12 @@ class HopRows:
                     basis.passed_before.intersection(probe.components), LATE_CHANCE
                 )
             possible = column.possible_columns(possible_shares, crossed) if possible_shares else ()
-            rows.append(self._number((True, crossed, possible)))
+            silenced: tuple[int, ...] = ()
+            if basis.joined is not None and basis.joined.isdisjoint(probe.beyond):
+                others = {*crossed, *(place for place, _ in possible)}
+                places = map(column.components.get, probe.beyond)
+                silenced = tuple([p for p in places if p is not None and p not in others])
+            rows.append(self._number((True, crossed, possible, silenced)))
             # All hops behind a delay are late: together they count as one observation per trace.
             weights.append(1.0 / bad_count[probe.traced_ns])
         rises = [] if self._family is AnomalyFamily.LOSS else [p.rise_ns or 0 for p, _ in found]
@@ -240,20 +262,68 @@ class HopRows:
         place = np.empty(len(self._rows), np.int64)
         place[used] = np.arange(len(used))
         rows = [self._rows[number] for number in used.tolist()]
-        possible = [(row, *m) for row, (_, _, entries) in enumerate(rows) for m in entries]
+        # In the order of the numbers, as one would add them up.
+        weight = np.bincount(place[numbers], weights, len(used)).astype(np.float64)
+        possible = [
+            (row, *entry)
+            for row, (one, chance) in enumerate(
+                zip(rows, silenced_chances(rows, weight), strict=True)
+            )
+            for entry in (*one[2], *((column, chance) for column in one[3]))
+        ]
         return Block(
-            bad=np.array([bad for bad, _, _ in rows], np.bool_),
-            # In the order of the numbers, as one would add them up.
-            weight=np.bincount(place[numbers], weights, len(used)).astype(np.float64),
+            bad=np.array([row[0] for row in rows], np.bool_),
+            weight=weight,
             lag=np.ones(len(used)),
-            rows=np.repeat(np.arange(len(rows)), [len(crossed) for _, crossed, _ in rows]),
-            columns=np.fromiter(chain.from_iterable(c for _, c, _ in rows), np.int64),
+            rows=np.repeat(np.arange(len(rows)), [len(row[1]) for row in rows]),
+            columns=np.fromiter(chain.from_iterable(row[1] for row in rows), np.int64),
             possible=PossibleCrossings(
                 rows=np.array([m[0] for m in possible], np.int64),
                 columns=np.array([m[1] for m in possible], np.int64),
                 chance=np.array([m[2] for m in possible], np.float64),
             ),
         )
+
+
+class _Ports:
+    """Which components have a port that is known to be up since a time."""
+
+    def __init__(self, sources: Sources, since_ns: int) -> None:
+        self._states = sources.states
+        self._since_ns = since_ns
+        self._known: dict[str, bool] = {}
+
+    def up_among(self, components: Iterable[str]) -> frozenset[str]:
+        """Return which of some components have one."""
+        return frozenset([c for c in components if self._is_up(c)])
+
+    def _is_up(self, component_id: str) -> bool:
+        known = self._known.get(component_id)
+        if known is None:
+            states = self._states
+            known = self._known[component_id] = states.read_since(
+                component_id, PORT, self._since_ns
+            ) and not any(
+                finding.shown.startswith(PORT)
+                for finding in states.findings(component_id, AnomalyFamily.LOSS)
+            )
+        return known
+
+
+def silenced_chances(rows: Sequence[Row], weight: Floats) -> list[float]:
+    """Return for each row with which probability a fault behind the hop silenced it.
+
+    Such that all together have `SILENCED_CHANCE` that the same components may have silenced.
+
+    Parameters
+    ----------
+    weight
+        How many probes a row stands for, shape (rows,).
+    """
+    together: defaultdict[tuple[int, ...], float] = defaultdict(float)
+    for row, count in zip(rows, weight.tolist(), strict=True):
+        together[row[3]] += count
+    return [SILENCED_CHANCE ** (1.0 / max(1.0, together[row[3]])) for row in rows]
 
 
 def _sample(keys: list[FlowId]) -> list[FlowId]:

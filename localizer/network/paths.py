@@ -346,14 +346,20 @@ class PathBook:
         own = self._resolved(key, trace)
         usual = self._resolved(key, model[0]) if model else NOTHING
         probes: list[HopProbe] = []
+        answered = [index for index, address in enumerate(trace.addresses) if address is not None]
+        silent_from = len(trace.addresses) if trace.complete else max(answered, default=-1) + 1
         for index, address in enumerate(trace.addresses):
             expected = usual.nodes[index] if index < len(usual.nodes) else None
             target = expected is not None and index == len(usual.nodes) - 1
             late_ns = None
+            beyond: tuple[str, ...] = ()
             if address is None:
                 if expected is None:
                     continue
                 crossed = usual.prefixes[index]
+                if index >= silent_from and index + 1 < len(usual.nodes):
+                    before = frozenset(crossed)
+                    beyond = tuple(c for c in usual.prefixes[index + 1] if c not in before)
             elif expected is not None and own.nodes[index] in (expected, None):
                 crossed = usual.prefixes[index]
                 late_ns = rise_ns_of(trace, index, baseline)
@@ -364,7 +370,9 @@ class PathBook:
                 crossed = own.prefixes[index]
                 target = trace.complete and index == len(trace.addresses) - 1
             probes.append(
-                HopProbe(key, trace.traced_ns, crossed, address is not None, late_ns, target)
+                HopProbe(
+                    key, trace.traced_ns, crossed, address is not None, late_ns, target, beyond
+                )
             )
         return probes
 

@@ -30,6 +30,8 @@ class HopProbe:
         without a baseline.
     target
         Whether the hop is the endpoint itself.
+    beyond
+        What lies between the hop and the next one, and that one, if from this hop on none answered.
     """
 
     flow: FlowId
@@ -38,6 +40,7 @@ class HopProbe:
     answered: bool
     rise_ns: int | None
     target: bool
+    beyond: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,14 @@ from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.facts.liveness import ONSET_SLACK_NS
 from localizer.inference.causes import Columns
-from localizer.inference.hop_rows import HOP_LATE_SHARE, HOPS_NS, MAX_TRACED, Row
+from localizer.inference.hop_rows import (
+    HOP_LATE_SHARE,
+    HOPS_NS,
+    MAX_TRACED,
+    PORT,
+    SILENCED_CHANCE,
+    Row,
+)
 from localizer.inference.observations import LATE_CHANCE, ResolvedFaults
 from localizer.inference.tables import Block, PossibleCrossings
 from localizer.network.replies import ReplyWays
@@ -53,15 +60,24 @@ def hop_rows(
         ]
         for probe, outcome in probes:
             alike = sum(bad and p.traced_ns == probe.traced_ns for p, bad in probes)
+            silences = family is AnomalyFamily.LOSS and (flow is None or flow.cut)
+            if silences and any(
+                is_joined(sources, component, onset_ns) for component in probe.beyond
+            ):
+                silences = False
             add_probe(
                 weights, key, flow, probe=probe, bad_weight=1.0 / alike if outcome else None,
-                sources=sources, column=column, replies=replies,
+                sources=sources, column=column, replies=replies, silences=silences,
             )  # fmt: skip
     entries = list(weights)
-    places = [(n, c) for n, (_, crossed, _) in enumerate(entries) for c in crossed]
-    possible = [(n, *each) for n, (_, _, ways) in enumerate(entries) for each in ways]
+    places = [(n, c) for n, (_, crossed, _, _) in enumerate(entries) for c in crossed]
+    possible = []
+    for n, (_, _, ways, silenced) in enumerate(entries):
+        together = sum(weight for row, weight in weights.items() if row[3] == silenced)
+        chance = SILENCED_CHANCE ** (1.0 / max(1.0, together))
+        possible += [(n, *each) for each in (*ways, *((c, chance) for c in silenced))]
     return Block(
-        bad=np.array([bad for bad, _, _ in entries], np.bool_),
+        bad=np.array([bad for bad, _, _, _ in entries], np.bool_),
         weight=np.array(list(weights.values()), np.float64),
         lag=np.ones(len(entries)),
         rows=np.array([n for n, _ in places], np.int64),
@@ -72,6 +88,13 @@ def hop_rows(
             chance=np.array([chance for _, _, chance in possible], np.float64),
         ),
     )
+
+
+def is_joined(sources: Sources, component: str, since_ns: int) -> bool:
+    """Return whether a component has a port that is known to be up since a time."""
+    findings = sources.states.findings(component, AnomalyFamily.LOSS)
+    down = any(finding.shown.startswith(PORT) for finding in findings)
+    return sources.states.read_since(component, PORT, since_ns) and not down
 
 
 def is_bad(family: AnomalyFamily, probe: HopProbe, late_ns: float) -> bool:
@@ -91,6 +114,7 @@ def add_probe(
     sources: Sources,
     column: Columns,
     replies: ReplyWays,
+    silences: bool,
 ) -> None:
     """Add a probe to the weight of its row; `bad_weight`: None for a good one."""
     silent = probe.target and bad_weight is not None
@@ -106,5 +130,12 @@ def add_probe(
     if bad_weight is not None:
         shares |= replies.shares(*key[:2]) if probe.target else {}
         shares |= dict.fromkeys(passed.intersection(probe.components), LATE_CHANCE)
-    row = bad_weight is not None, crossed, column.possible_columns(shares, crossed)
+    possible = column.possible_columns(shares, crossed)
+    taken = {*crossed, *(c for c, _ in possible)}
+    silenced = tuple(
+        column.components[c]
+        for c in (probe.beyond if silences and bad_weight is not None else ())
+        if c in column.components and column.components[c] not in taken
+    )
+    row = bad_weight is not None, crossed, possible, silenced
     weights[row] = weights.get(row, 0.0) + (1.0 if bad_weight is None else bad_weight)

@@ -134,6 +134,17 @@ def test_an_incomplete_trace_says_where_packets_die() -> None:
     assert not any(p.target for p in probes)
 
 
+def test_a_hop_after_which_nothing_answered_may_be_silenced_by_what_lies_behind_it() -> None:
+    """A switch whose next port is down passes nothing on; one after which others answer does."""
+    book = PathBook(small_fabric())
+    book.add_trace(trace(FULL, at=START))
+    book.add_trace(trace("v0 - l0 s0 -", at=START + 5 * SECOND_NS, complete=False))
+    probes = book.hop_probes(KEY, START + SECOND_NS, START + SECOND_NS)
+    assert [p.beyond for p in probes] == [(), (), (), (), ("l1--r1", "r1")]
+    book.add_trace(trace("v0 r0 l0 - l1 r1 v1 e1", at=START + 6 * SECOND_NS))
+    assert not any(p.beyond for p in book.hop_probes(KEY, START, START + SECOND_NS, 1))
+
+
 def test_of_many_traces_the_latest_may_be_asked_for() -> None:
     """In a storm one trace of each 5-tuple is looked at: that which was made last."""
     book = PathBook(small_fabric())
