@@ -44,7 +44,8 @@ LOOK_AT_GPU: Final = (
 class Cause:
     """What a hang is, and who is to blame.
 
-    `ranks` are the culprits; `flows` the sockets that are stuck, of class NETWORK only.
+    `ranks` are the culprits; `flows` the sockets that are stuck, of class NETWORK only; `lasts_ns`
+    how long a job is slow already, at least.
     """
 
     hang_class: HangClass
@@ -53,6 +54,7 @@ class Cause:
     evidence: tuple[str, ...]
     next_steps: tuple[str, ...]
     flows: tuple[Stuck, ...] = ()
+    lasts_ns: int = 0
 
 
 def cause_of(finding: Finding, communicator: str, job: JobState, now_ns: int) -> Cause | None:
@@ -69,9 +71,10 @@ def cause_of(finding: Finding, communicator: str, job: JobState, now_ns: int) ->
     """
     look = _Look(finding, communicator, job, now_ns)
     found = (
-        look.stopped()
+        # One that does something else may have ended, or stopped, for that.
+        look.desynchronised()
+        or look.stopped()
         or look.ended()
-        or look.desynchronised()
         or look.network()
         or look.never_launched()
         or look.missing()

@@ -114,13 +114,12 @@ def hang_of(cluster: str, job: JobState, seen: Seen, now_ns: int) -> Hang:
 
 def slow_hang_of(cluster: str, job: JobState, cause: Cause, now_ns: int) -> Hang:
     """Return the first transition of a job that is slow: it waits in no one operation."""
-    lasts_ns = len(job.pace.low) * STRETCH_NS
     who = rank_text(cause.ranks)
     what = _what(cause)
     if cause.hang_class is HangClass.NETWORK:
         what = f"the network: what goes to and from {who} waits to be sent"
     waiting = tuple(rank for rank in sorted(job.ranks) if rank not in cause.ranks)
-    pace = f"the job goes at {job.pace.share():.0%} of its usual pace"
+    low = (f"the job goes at {job.pace.share():.0%} of its usual pace",) if job.pace.low else ()
     return Hang(
         cluster=cluster,
         hang_id=hang_id(cluster, job.task_id, SLOW, now_ns // STRETCH_NS, job.attempt),
@@ -128,16 +127,16 @@ def slow_hang_of(cluster: str, job: JobState, cause: Cause, now_ns: int) -> Hang
         seq=1,
         state=FaultLifecycle.OPEN,
         event_at=ns_to_us(now_ns),
-        onset_at=ns_to_us(now_ns - lasts_ns),
+        onset_at=ns_to_us(now_ns - cause.lasts_ns),
         hang_class=cause.hang_class,
         certainty=cause.certainty,
         ranks=cause.ranks,
         waiting_ranks=waiting[:MAX_RANKS],
         endpoint_ids=endpoints_of(job.ranks, cause.ranks)[:MAX_ENDPOINTS],
         stuck_flows=(),
-        waited_ns=lasts_ns,
+        waited_ns=cause.lasts_ns,
         summary=f"{job.task_id} is slow: {what}"[:MAX_TEXT],
-        evidence=(pace, *cause.evidence)[:MAX_EVIDENCE],
+        evidence=(*low, *cause.evidence)[:MAX_EVIDENCE],
         next_steps=cause.next_steps[:MAX_STEPS],
         producer_version=VERSION,
     )

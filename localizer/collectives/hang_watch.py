@@ -13,7 +13,7 @@ from typing import Final
 from localizer.collectives import diagnosis
 from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.diagnosis import diagnose
-from localizer.collectives.hang_causes import cause_of
+from localizer.collectives.hang_causes import Cause, cause_of
 from localizer.collectives.hang_record import (
     Seen,
     followed,
@@ -33,7 +33,8 @@ from localizer.collectives.pace import LEAST_KNOWN
 from localizer.collectives.rank_state import SILENT_NS
 from localizer.collectives.room import EASY_SHARE, FULL_SHARE, LEFT_SHARE, MOST_HELD, fair_level
 from localizer.collectives.slow_causes import slow_cause
-from schemas.enums import FaultLifecycle
+from localizer.collectives.usual_waits import READ_TWICE_US
+from schemas.enums import Certainty, FaultLifecycle, HangClass
 from schemas.ids import STATE_SEPARATOR
 from schemas.records import CollectiveBatch, Hang, SocketBatch
 from schemas.units import SECOND_NS, us_to_ns
@@ -284,17 +285,24 @@ class HangWatch:
     def _decide(self, watched: _Watched, now_ns: int) -> Hang | None:
         job, hang = watched.job, watched.hang
         job.pace.observe(job.ranks, now_ns)
+        job.compare_work(now_ns)
         overdue = job.overdue(now_ns)
+        seen = not overdue and job.halted
+        if seen:
+            # What the kernel says needs no comparison with what is usual.
+            overdue = job.overdue(now_ns, READ_TWICE_US)
         known = watched.open_hang
         if known is not None and (why := _why_over(watched, known, overdue, now_ns)) is not None:
             return resolved(known, now_ns, why)
         again_ns = AGAIN_LARGE_NS if len(job.ranks) > LARGE else AGAIN_NS
         early = now_ns - watched.looked_ns < again_ns
-        due = _is_read_since(job, overdue, now_ns) if overdue else known is None and job.pace.slow
+        due = _is_read_since(job, overdue, now_ns) if overdue else known is None and job.slow
         if early or not due:
             return None
         watched.looked_ns = now_ns
-        found = self._analyse(job, overdue, now_ns) if overdue else self._slow(job, now_ns)
+        found = (
+            self._analyse(job, overdue, now_ns, seen=seen) if overdue else self._slow(job, now_ns)
+        )
         if found is None:
             return None
         soon = hang is not None and now_ns - us_to_ns(hang.event_at) <= RETURN_NS
@@ -310,23 +318,37 @@ class HangWatch:
         cause = slow_cause(job)
         return None if cause is None else slow_hang_of(self._cluster, job, cause, now_ns)
 
-    def _analyse(self, job: JobState, overdue: list[Overdue], now_ns: int) -> Hang | None:
+    def _analyse(
+        self, job: JobState, overdue: list[Overdue], now_ns: int, *, seen: bool
+    ) -> Hang | None:
+        """Return what is to be told of what waits; `seen`: only what the kernel says."""
         found = diagnose(job.snapshots(), world_size=_believed_size(job))
         late = {o.rank for o in overdue}
         names = {group.label: group.name for group in found.groups}
-        for finding in found.findings:
+        # One that does something else may be why another one ended: it got what it did not expect.
+        odd = diagnosis.HangClass.DESYNCHRONISED
+        for finding in sorted(found.findings, key=lambda f: f.hang_class is not odd):
             usual = finding.hang_class is diagnosis.HangClass.USUAL_WAIT
-            if usual or late.isdisjoint(finding.waiting):
+            if (usual and not seen) or late.isdisjoint(finding.waiting):
                 continue
             name = names.get(finding.group, finding.group)
             cause = cause_of(finding, name, job, now_ns)
+            if cause is not None and seen and not _is_seen(cause):
+                continue
             if cause is not None:
-                seen = Seen(
+                told = Seen(
                     finding=finding, communicator=name, cause=cause, overdue=overdue,
                     notes=found.notes,
                 )  # fmt: skip
-                return hang_of(self._cluster, job, seen, now_ns)
+                return hang_of(self._cluster, job, told, now_ns)
         return None
+
+
+def _is_seen(cause: Cause) -> bool:
+    """Return whether a cause is what the kernel says of a process, or why it came to that."""
+    classes = {HangClass.PROCESS_STOPPED, HangClass.RANK_MISSING}
+    sure = cause.hang_class in classes and cause.certainty is Certainty.SURE
+    return sure or cause.hang_class is HangClass.DESYNCHRONISED
 
 
 def _believed_size(job: JobState) -> int | None:
@@ -349,7 +371,7 @@ def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int
         # It was slow: one that stops now has another hang.
         if overdue:
             return "the job has stopped"
-        slow = job.pace.slow or len(job.pace.known) < LEAST_KNOWN
+        slow = job.slow or len(job.pace.known) < LEAST_KNOWN
         return None if slow else "the job is no slower than it was in its slowest moments"
     # A process that starts again has read nothing of the job yet.
     waited = [job.ranks[rank] for rank in hang.waiting_ranks if rank in job.ranks]

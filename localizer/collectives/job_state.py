@@ -2,15 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from localizer.collectives.batch_reader import RankBatch
-from localizer.collectives.groups import WORLD
+from localizer.collectives.groups import WORLD, line_up
 from localizer.collectives.pace import Pace
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_state import ENDED, SILENT_NS, RankState
 from localizer.collectives.sockets import SocketState
+from localizer.collectives.sole_work import sole_work
+from localizer.collectives.stragglers import Stragglers
 from localizer.collectives.usual_waits import (
     READ_TWICE_US,
     UsualWaits,
@@ -40,6 +42,11 @@ COMMUNICATORS_EACH: Final = 4
 # Ranks of one attempt are first heard of within this time; all start anew when one does, since
 # communicators do not outlive a member.
 RESTART_NS: Final = 60 * SECOND_NS
+# Whom ranks wait for is looked at as often as collectors tell; some 0.3 ms for each rank.
+COMPARE_NS: Final = 2 * SECOND_NS
+COMPARED_AT_ONCE: Final = 64
+# Operations before those that are new: clocks are brought together by what both ranks launched.
+OVERLAP: Final = 64
 # Beyond these it is no job of ours.
 MAX_RANKS: Final = 65_536
 MAX_COMMUNICATORS: Final = 65_536
@@ -105,6 +112,8 @@ class JobState:
         By hang, those that were told: when it began and, unless it is open, ended (ns).
     most_kept
         Finished operations of a rank's communicator that are kept at most.
+    stragglers
+        Whom the others wait for.
     """
 
     task_id: str
@@ -121,6 +130,8 @@ class JobState:
     most_kept: int = MOST_KEPT
     hang_spans: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     _rivals: dict[int, _Rival] = field(default_factory=dict)
+    stragglers: Stragglers = field(default_factory=Stragglers)
+    _compared_ns: int = 0
 
     @property
     def attempt(self) -> int:
@@ -145,6 +156,11 @@ class JobState:
             case Communicator():
                 self.apply_communicator(record.communicator, record)
 
+    @property
+    def slow(self) -> bool:
+        """Whether it is slower than ever, or one rank holds the others up as it never did."""
+        return self.pace.slow or self.stragglers.found is not None
+
     def apply_batch(
         self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
     ) -> None:
@@ -167,6 +183,7 @@ class JobState:
             self.world_size = batch.world_size
         if anew:
             known = None
+            self.stragglers.begin_anew()
             if not earlier:
                 self._forget_before(arrived_ns - RESTART_NS)
         if known is None:
@@ -281,10 +298,16 @@ class JobState:
         own = self.waits.get(operation.communicator, UsualWaits())
         return limit_of(own, self.every, len(self.waits), operation.timeout_ms)
 
-    def overdue(self, now_ns: int) -> list[Overdue]:
+    @property
+    def halted(self) -> bool:
+        """Whether the kernel says of some process that it is stopped, or no more."""
+        return any(state.halted for state in self.ranks.values())
+
+    def overdue(self, now_ns: int, most: int | None = None) -> list[Overdue]:
         """Return the operation of each rank that has waited longer than it may, longest first.
 
-        Not of ranks that have ended, or of which nothing is heard: they wait for nothing.
+        Not of ranks that have ended, or of which nothing is heard: they wait for nothing. `most`:
+        how long each may (µs), in place of what is usual.
         """
         found = []
         limits: dict[str, int] = {}
@@ -295,7 +318,7 @@ class JobState:
             if oldest is None:
                 continue
             operation, waited = oldest
-            limit = limits.get(operation.communicator)
+            limit = most or limits.get(operation.communicator)
             if limit is None:
                 limit = limits[operation.communicator] = self.limit(operation)
             if waited > limit:
@@ -316,6 +339,37 @@ class JobState:
         over_ns = [end_ns for _, end_ns in self.hang_spans.values() if end_ns is not None]
         after_ns = max(over_ns, default=None)
         return [state.snapshot(views, after_ns) for state in read if state.batch.source is usual]
+
+    def compare_work(self, now_ns: int) -> None:
+        """See whom the others waited for since, where the library's launches tell, as gloo's do."""
+        states = self.ranks
+        every_ns = COMPARE_NS * max(1, len(states) // COMPARED_AT_ONCE)
+        if now_ns - self._compared_ns < every_ns or len(states) < 2:
+            return
+        self._compared_ns = now_ns
+        whole = self.world_size is None or len(states) == self.world_size
+        if not whole or any(s.batch.library != "gloo" or s.ended for s in states.values()):
+            return
+        snapshots = [
+            replace(s, operations=tuple(o for o in s.operations if o.record_id >= begin))
+            for s in self.snapshots()
+            if (begin := self._compared_from(s.rank)) is not None
+        ]
+        if len(snapshots) < len(states):
+            return
+        worked = {
+            rank: [w for w in done if w.record_id >= (states[rank].warm_from or 0)]
+            for rank, done in sole_work(snapshots, line_up(snapshots, sorted(states))).items()
+        }
+        kinds = max(s.kinds() for s in states.values())
+        self.stragglers.observe(worked, {r: s.attempt for r, s in states.items()}, kinds)
+
+    def _compared_from(self, rank: int) -> int | None:
+        """Return from which record id on a rank's operations are compared; None: not yet."""
+        state = self.ranks[rank]
+        if state.warm_from is None:
+            return None
+        return max(0, self.stragglers.taken(rank, state.attempt) - OVERLAP)
 
     def _views(self) -> dict[str, CommunicatorProgress]:
         views = {}

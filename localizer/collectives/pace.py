@@ -34,13 +34,10 @@ class Pace:
         Operations a second in the stretches that were as always.
     low
         Those of the stretches since that were slower than all of them.
-    since
-        By rank: the last operation before these.
     """
 
     known: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_KNOWN))
     low: list[float] = field(default_factory=list)
-    since: dict[int, int] = field(default_factory=dict)
     _next_ns: int = 0
     # By rank: attempt, newest operation, and up to when that is known (µs).
     _before: dict[int, tuple[int, int, int]] = field(default_factory=dict)
@@ -72,8 +69,6 @@ class Pace:
             # It pauses, or hangs: that is for others to say.
             return
         if len(self.known) >= LEAST_KNOWN and pace < min(self.known):
-            if not self.low:
-                self.since = {rank: was[1] for rank, was in before.items()}
             self.low.append(pace)
             del self.low[:-MOST_KNOWN]
             return

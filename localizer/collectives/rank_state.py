@@ -57,6 +57,8 @@ class RankState:
         Operations beyond the bound.
     newest
         Record id of the last operation that it launched.
+    warm_from
+        Record id of the first operation beyond its first iteration; None: not that far.
     """
 
     batch: CollectiveBatch
@@ -68,6 +70,7 @@ class RankState:
     refused: int = 0
     forgot: bool = False
     newest: int = -1
+    warm_from: int | None = None
     _finished: dict[str, deque[int]] = field(default_factory=dict)
     _unmeasured: list[CollectiveOp] = field(default_factory=list)
     _cpu: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=CPU_READINGS))
@@ -95,12 +98,17 @@ class RankState:
         return self.process_state in ENDED
 
     @property
+    def halted(self) -> bool:
+        """Whether the kernel says that its process is stopped, or no more."""
+        return self.ended or self.process_state is ProcessState.STOPPED
+
+    @property
     def known_until(self) -> int | None:
         """Up to when it is known what it launched (µs); None: its recorder was never read.
 
-        One that is stopped writes no more dumps, and launches nothing.
+        One that is stopped or has ended writes no more dumps, and launches nothing.
         """
-        if self.process_state is ProcessState.STOPPED and self.batch.recorded_at is not None:
+        if self.halted and self.batch.recorded_at is not None:
             return self.batch.taken_at
         return self.batch.recorded_at
 
@@ -163,6 +171,8 @@ class RankState:
             return
         self._finished.setdefault(operation.communicator, deque()).append(number)
         if self._is_warm(operation):
+            if self.warm_from is None:
+                self.warm_from = number
             self._unmeasured.append(operation)
 
     def _is_warm(self, operation: CollectiveOp) -> bool:
@@ -248,6 +258,11 @@ class RankState:
     def waits_in(self, communicator: str) -> bool:
         """Return whether it waits in an operation of a communicator."""
         return any(self.operations[n].communicator == communicator for n in self.pending)
+
+    def kinds(self) -> int:
+        """Return how many kinds of operations it has, by communicator, name and sizes."""
+        held = self.operations.values()
+        return len({(o.communicator, o.operation, o.input_sizes) for o in held})
 
     def cpu_share(self) -> float | None:
         """Return what share of a core the process used lately; None: not known.

@@ -1,14 +1,13 @@
 """Who holds a job up that is slow and does not stop: a rank that computes, or the way to one."""
 
-from dataclasses import replace
 from typing import Final
 
-from localizer.collectives.groups import line_up
 from localizer.collectives.hang_causes import LOOK_AT_NETWORK, Cause
 from localizer.collectives.job_state import JobState
-from localizer.collectives.slow_ranks import STRETCHES, find_slow_rank
+from localizer.collectives.pace import STRETCH_NS
 from localizer.collectives.sockets import common_ranks, queued_flows
 from schemas.enums import Certainty, HangClass
+from schemas.units import US_NS
 
 SHOWN_FLOWS: Final = 8
 LOOK_AT_RANK: Final = (
@@ -19,28 +18,23 @@ LOOK_AT_RANK: Final = (
 
 def slow_cause(job: JobState) -> Cause | None:
     """Return who holds the others up; None: nobody is seen to."""
-    return _straggler(job) or _slow_way(job)
+    return _straggler(job) or (_slow_way(job) if job.pace.slow else None)
 
 
 def _straggler(job: JobState) -> Cause | None:
-    """Return the rank that works longest again and again since the job is slow."""
-    since = job.pace.since
-    snapshots = [
-        replace(s, operations=tuple(o for o in s.operations if o.record_id > since[s.rank]))
-        for s in job.snapshots()
-        if s.rank in since
-    ]
-    ranks = [s.rank for s in snapshots]
-    found = find_slow_rank(snapshots, line_up(snapshots, ranks))
+    """Return the rank that the others wait for since lately."""
+    found = job.stragglers.found
     if found is None:
         return None
     evidence = (
-        f"between its operations rank {found.rank} works longer than others by {found.share:.0%} "
-        f"of the time, and by far longest in {found.stretches} of {STRETCHES} stretches"
+        f"while all others wait, rank {found.rank} works for {found.share:.0%} of the time; before "
+        f"for {found.usual_share:.0%}",
+        f"so it does in each of {found.blocks} times {found.operations} operations, for "
+        f"{found.least_us / 1e6:.1f} s at least",
     )
     return Cause(
         hang_class=HangClass.SLOW_COMPUTE, certainty=Certainty.LIKELY, ranks=(found.rank,),
-        evidence=(evidence,), next_steps=LOOK_AT_RANK,
+        evidence=evidence, next_steps=LOOK_AT_RANK, lasts_ns=found.lasts_us * US_NS,
     )  # fmt: skip
 
 
@@ -64,4 +58,5 @@ def _slow_way(job: JobState) -> Cause | None:
     return Cause(
         hang_class=hang_class, certainty=Certainty.LIKELY, ranks=ranks, evidence=tuple(evidence),
         next_steps=LOOK_AT_RANK if unread else LOOK_AT_NETWORK, flows=tuple(flows),
+        lasts_ns=len(job.pace.low) * STRETCH_NS,
     )  # fmt: skip

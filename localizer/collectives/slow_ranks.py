@@ -52,17 +52,10 @@ def find_slow_rank(
     """Return the rank that works longest again and again; None if there is none, or no telling."""
     if len(snapshots) < 2 or any(s.library != "gloo" for s in snapshots):
         return None
-    times = {
-        group.name: {
-            rank: {s: o.launched_at for s, o in held.items() if o.launched_at is not None}
-            for rank, held in group.operations.items()
-        }
-        for group in groups
-    }
-    offsets = _offsets(list(times.items()), {s.rank: _next_launches(s) for s in snapshots})
+    offsets = clock_offsets(snapshots, groups)
     if any(snapshot.rank not in offsets for snapshot in snapshots):
         return None
-    ends = _ends(times, offsets)
+    ends = operation_ends(groups, offsets)
     works = {s.rank: _work(s, offsets[s.rank], ends) for s in snapshots}
     begin = max((work[0][0] for work in works.values() if work), default=0)
     end = min((work[-1][0] for work in works.values() if work), default=0)
@@ -77,6 +70,25 @@ def find_slow_rank(
     if most.count(rank) < MOST or share < LEAST_SHARE:
         return None
     return SlowRank(rank, share, most.count(rank))
+
+
+def clock_offsets(
+    snapshots: Sequence[CollectiveSnapshot], groups: Sequence[Group]
+) -> dict[int, float]:
+    """Return how far each rank's clock is ahead of the first one's, in microseconds.
+
+    Ranks of which that is not known are left out; all are where bounds contradict each other.
+    """
+    times = [(group.name, _launches(group)) for group in groups]
+    return _offsets(times, {s.rank: _next_launches(s) for s in snapshots})
+
+
+def _launches(group: Group) -> dict[int, dict[int, int]]:
+    """Return by rank and sequence when a group's operations were launched."""
+    return {
+        rank: {s: o.launched_at for s, o in held.items() if o.launched_at is not None}
+        for rank, held in group.operations.items()
+    }
 
 
 def _apart(work: Mapping[int, float]) -> int | None:
@@ -149,15 +161,15 @@ def _shortest(start: int, bounds: Mapping[tuple[int, int], int]) -> dict[int, in
     return None
 
 
-def _ends(
-    times: Mapping[str, Mapping[int, Mapping[int, int]]], offsets: Mapping[int, float]
+def operation_ends(
+    groups: Sequence[Group], offsets: Mapping[int, float]
 ) -> dict[tuple[str, int], float]:
-    """Return when the last rank launched each operation, by the first rank's clock."""
+    """Return when the last rank launched each operation, by the first rank's clock (µs)."""
     found: dict[tuple[str, int], float] = {}
-    for name, group in times.items():
-        for rank, held in group.items():
+    for group in groups:
+        for rank, held in _launches(group).items():
             for sequence, time in held.items():
-                key = (name, sequence)
+                key = (group.name, sequence)
                 found[key] = max(found.get(key, time - offsets[rank]), time - offsets[rank])
     return found
 

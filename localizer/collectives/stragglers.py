@@ -34,7 +34,7 @@ from schemas.units import US_NS
 # is at least as many operations as there are kinds of them, and a block of twice as many holds one.
 BLOCKS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 # How many blocks in a row are tested; two pauses may follow each other.
-TOGETHER: Final = (3, 4, 6, 8, 12)
+TOGETHER: Final = (3, 4, 5, 6, 8, 12)
 # The last blocks take at least this: nobody is paged for moments.
 LASTS_US: Final = STRETCH_NS // US_NS
 # As a history, a minute.
@@ -92,6 +92,11 @@ class Stragglers:
         known, last = self._taken.get(rank, (attempt, -1))
         return last if known == attempt else -1
 
+    def begin_anew(self) -> None:
+        """Note that a process was started anew: that it is as slow has to be seen anew."""
+        self.found = None
+        self._since.clear()
+
     def observe(
         self, worked: Mapping[int, Sequence[Worked]], attempts: Mapping[int, int], kinds: int
     ) -> None:
@@ -106,11 +111,6 @@ class Stragglers:
         kinds
             How many kinds of operations a rank has.
         """
-        anew = any(self._taken.get(r, (a, 0))[0] != a for r, a in attempts.items())
-        if anew:
-            # Another process may be as slow: that has to be seen anew.
-            self.found = None
-            self._since.clear()
         keep = self._known if self.found is None else self._since
         for rank, done in worked.items():
             last = self.taken(rank, attempts[rank])
@@ -122,6 +122,10 @@ class Stragglers:
         if self.found is None:
             self.found = self._look(kinds)
         elif self._is_over(self.found):
+            # What told that it is over is usual again.
+            last = self.found.blocks * self.found.operations
+            for rank, held in self._since.items():
+                self._known[rank].extend(list(held)[-last:])
             self.found = None
             self._since.clear()
 

@@ -7,11 +7,16 @@ It needs nothing but PyTorch, and does nothing where TORCH_FR_DUMP_TEMP_FILE nam
 path's folder is made if there is none. A dump is written when nothing has been launched or
 finished for a second, again later with stacks, and while the job goes on so often that it takes two
 thousandths of the time. Between, a file beside it (`.alive`) is touched: the dump still holds all.
+
+A process that aborts, as gloo's does when it is sent more bytes than it expects, ends six seconds
+later, so that its last dump has the operation in which it did.
 """
 
 import contextlib
+import ctypes
 import importlib
 import os
+import signal
 import sys
 import threading
 import time
@@ -135,8 +140,24 @@ def start(base: str | None = None, rank: int | None = None) -> Recorder | None:
                 recorder.try_check(time.monotonic())
             time.sleep(CHECK_S)
 
+    linger()
     threading.Thread(target=run, name="torch_dump", daemon=True).start()
     return recorder
+
+
+def linger() -> None:
+    """Let a process that aborts live for some seconds more, unless it has a way to abort.
+
+    The C library's own `sleep` is the handler of SIGABRT: no Python may run in one, and POSIX lists
+    it among the functions that may. What it is given is the signal's number, 6, as seconds. The
+    other threads go on meanwhile.
+    """
+    if signal.getsignal(signal.SIGABRT) is not signal.SIG_DFL:
+        return
+    library = ctypes.CDLL(None)
+    library.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    library.signal.restype = ctypes.c_void_p
+    library.signal(int(signal.SIGABRT), ctypes.cast(library.sleep, ctypes.c_void_p))
 
 
 def _of_backend(bindings: dict[str, Any]) -> dict[str, Any]:

@@ -58,12 +58,15 @@ def test_an_operation_of_the_start_need_not_come_again(tmp_path: Path) -> None:
     assert len(found) >= len(every) // 2
 
 
-def test_a_process_that_is_stopped_launches_nothing_after_its_last_dump(tmp_path: Path) -> None:
+def test_a_process_that_is_stopped_or_gone_launches_nothing_after_its_last_dump(
+    tmp_path: Path,
+) -> None:
     """It writes none any more, and yet does nothing for as long as it is stopped."""
     read = next(b for b in batches(tmp_path) if b.recorded_at is not None)
     read = replace(read, taken_at=read.taken_at + 60_000_000)
     for state, until in (
         (ProcessState.STOPPED, read.taken_at),
+        (ProcessState.GONE, read.taken_at),
         (ProcessState.SLEEPING, read.recorded_at),
     ):
         later = replace(read, process_state=state)

@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +133,25 @@ def test_it_does_nothing_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None
     for name in torch_dump.BASES:
         monkeypatch.delenv(name, raising=False)
     assert torch_dump.start() is None
+
+
+ABORTS = """
+import ctypes, sys, threading, time
+sys.path.insert(0, {folder!r})
+import torch_dump
+torch_dump.linger()
+# As a thread of gloo's: it does not hold the interpreter.
+threading.Thread(target=ctypes.CDLL(None).abort).start()
+begin = time.monotonic()
+while True:
+    time.sleep(0.2)
+    print(time.monotonic() - begin, flush=True)
+"""
+
+
+def test_a_process_that_aborts_lives_long_enough_for_its_last_dump() -> None:
+    """Two checks and a dump take a second and a half; then it ends as it would have."""
+    code = ABORTS.format(folder=str(Path(torch_dump.__file__).parent))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    assert done.returncode == -signal.SIGABRT
+    assert float(done.stdout.split()[-1]) > 3.0
