@@ -26,6 +26,7 @@ from localizer.collectives.waiting import (
     ends_of,
     past_mismatches,
     unresolved_transfer,
+    waits_of_gpus,
     waits_of_groups,
     waits_of_pairs,
     waits_of_the_ended,
@@ -67,6 +68,8 @@ class Finding:
         In which the others wait.
     waiting
         Ranks that wait for it, directly or through others.
+    unbegun
+        Of an operation that all launched: those whose GPU has not come to it, while others' has.
     doubts
         What makes it less sure.
     stacks
@@ -86,6 +89,7 @@ class Finding:
     doubts: tuple[str, ...]
     next_steps: tuple[str, ...]
     stacks: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    unbegun: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,7 @@ def diagnose(
     world_size: int | None = None,
     members: Mapping[str, Sequence[int]] | None = None,
     untimely: Collection[int] = (),
+    overdue: bool = False,
 ) -> Diagnosis:
     """Return what the snapshots of a job's ranks say.
 
@@ -152,6 +157,9 @@ def diagnose(
         Ranks by group, where they are known from elsewhere.
     untimely
         Ranks whose dump may be of an earlier attempt, those whose dump was left out for that too.
+    overdue
+        Somebody has followed the job, and knows that ranks wait too long, and that all snapshots
+        are younger than that: their own histories are not asked what is usual.
     """
     snapshots = with_distinct_groups(snapshots)
     by_rank = {s.rank: s for s in sorted(snapshots, key=lambda s: s.rank)}
@@ -163,9 +171,10 @@ def diagnose(
     waits += waits_of_pairs(list(by_rank.values()), groups)
     if waits or mismatches or not came_equally_far(groups.values()):
         waits += waits_of_the_ended(list(by_rank.values()), groups, waits)
+    waits += waits_of_gpus(waits, by_rank.values(), mismatches)
     last = {r: s.operations[-1] if s.operations else None for r, s in by_rank.items()}
     waits = past_mismatches(waits, mismatches, last)
-    explain = _Explainer(by_rank, groups, mismatches, frozenset(untimely))
+    explain = _Explainer(by_rank, groups, mismatches, frozenset(untimely), overdue=overdue)
     findings = explain.findings(ends_of(waits))
     named = {rank for finding in findings for rank in finding.ranks}
     if quiet := [rank for rank in absent if rank not in named]:
@@ -182,7 +191,7 @@ def diagnose(
         tuple(notes),
         recorded=any(snapshot.operations for snapshot in snapshots),
     )
-    if found.hangs:
+    if found.hangs or overdue:
         return found
     slow_rank = find_slow_rank(list(by_rank.values()), list(groups.values()))
     return replace(found, slow_rank=slow_rank)
@@ -234,11 +243,17 @@ class _Explainer:
         groups: Mapping[str, Group],
         mismatches: Mapping[str, Mismatch],
         untimely: frozenset[int],
+        *,
+        overdue: bool,
     ) -> None:
         self._snapshots = dict(snapshots)
         self._groups = groups
         self._mismatches = mismatches
         self._untimely = untimely
+        self._overdue = overdue
+
+    def _is_usual(self, age: Age) -> bool:
+        return age.is_usual and not self._overdue
 
     def findings(self, ends: Sequence[End]) -> list[Finding]:
         behind = [e for e in ends if self._is_rank(e, present=True)]
@@ -288,7 +303,7 @@ class _Explainer:
         if hidden:
             doubts.append(f"no dump of {rank_text(hidden)}: whether it launched this is not known")
         # One that launched something just now goes on: its dump is only older than the others'.
-        usual = age.is_usual or (not age.timed_out and all(i.is_usual for i in idle))
+        usual = self._is_usual(age) or (not age.timed_out and all(self._is_usual(i) for i in idle))
         return self._finding(
             ends,
             age,
@@ -316,7 +331,7 @@ class _Explainer:
         return self._finding(
             ends,
             age,
-            hang_class=HangClass.USUAL_WAIT if age.is_usual else HangClass.MISSING_DUMP,
+            hang_class=HangClass.USUAL_WAIT if self._is_usual(age) else HangClass.MISSING_DUMP,
             certainty=Certainty.LIKELY if len(ranks) == 1 else Certainty.UNDECIDED,
             ranks=ranks,
             evidence=evidence,
@@ -363,12 +378,13 @@ class _Explainer:
         return self._finding(
             (end,),
             age,
-            hang_class=HangClass.USUAL_WAIT if age.is_usual else HangClass.NOT_FINISHED,
+            hang_class=HangClass.USUAL_WAIT if self._is_usual(age) else HangClass.NOT_FINISHED,
             certainty=Certainty.UNDECIDED,
             evidence=evidence,
             doubts=doubts,
             next_steps=DECIDES,
             candidates=candidates,
+            unbegun=tuple(rest) if begun else (),
         )
 
     def _transfer(self, end: End, place: Place) -> Finding:
@@ -383,6 +399,8 @@ class _Explainer:
         ]
         if done := [r for r in (place.sender, place.receiver) if r is not None and r not in sizes]:
             evidence.append(f"finished on {rank_text(done)}")
+        begun = {w.waiter: w.operation.started_at is not None for w in end.waits}
+        unbegun = tuple(r for r, has in sorted(begun.items()) if not has and any(begun.values()))
         hang_class, next_steps = HangClass.NOT_FINISHED, DECIDES
         candidates: tuple[str, ...] = UNFINISHED
         if None not in sizes.values() and len(set(sizes.values())) > 1:
@@ -394,12 +412,13 @@ class _Explainer:
         return self._finding(
             (end,),
             age,
-            hang_class=HangClass.USUAL_WAIT if age.is_usual else hang_class,
+            hang_class=HangClass.USUAL_WAIT if self._is_usual(age) else hang_class,
             certainty=Certainty.UNDECIDED,
             evidence=evidence,
             doubts=self._doubts_of(end.waits, age),
             next_steps=next_steps,
             candidates=candidates,
+            unbegun=unbegun if hang_class is HangClass.NOT_FINISHED else (),
         )
 
     def _desynchronised(self, end: End, mismatch: Mismatch) -> Finding:
@@ -458,7 +477,7 @@ class _Explainer:
         return self._finding(
             (end,),
             age,
-            hang_class=HangClass.USUAL_WAIT if age.is_usual else HangClass.DESYNCHRONISED,
+            hang_class=HangClass.USUAL_WAIT if self._is_usual(age) else HangClass.DESYNCHRONISED,
             certainty=Certainty.UNDECIDED,
             evidence=evidence[:12],
             doubts=self._doubts_of(end.waits, age),
@@ -480,6 +499,7 @@ class _Explainer:
         next_steps: tuple[str, ...],
         ranks: tuple[int, ...] = (),
         candidates: tuple[str, ...] = (),
+        unbegun: tuple[int, ...] = (),
     ) -> Finding:
         waits = [wait for end in ends for wait in end.waits]
         if early := [rank for rank in ranks if rank in self._untimely]:
@@ -505,7 +525,7 @@ class _Explainer:
             group=group.label, sequence=sequence, operation=describe(first.operation),
             waiting=waiting, age=age, evidence=tuple(evidence), doubts=tuple(doubts),
             next_steps=next_steps,
-            stacks=where_ranks_are([self._snapshots[r] for r in sorted(shown)]),
+            stacks=where_ranks_are([self._snapshots[r] for r in sorted(shown)]), unbegun=unbegun,
         )  # fmt: skip
 
     def _doubts_of(self, waits: Sequence[Wait], age: Age) -> list[str]:

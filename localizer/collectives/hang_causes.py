@@ -140,7 +140,8 @@ class _Look:
         evidence = [_flow_text(flow) for flow in flows[:SHOWN_FLOWS]]
         if len(flows) > SHOWN_FLOWS:
             evidence.append(f"and {len(flows) - SHOWN_FLOWS} sockets more")
-        ranks = common_ranks(flows)
+        hosts = {rank: state.batch.host_id for rank, state in self._job.ranks.items()}
+        ranks = common_ranks(flows, hosts)
         return _cause(
             (HangClass.NETWORK, certainty), ranks, evidence, LOOK_AT_NETWORK, tuple(flows)
         )
@@ -199,14 +200,43 @@ class _Look:
 
     def gpu(self) -> Cause | None:
         """Say that GPUs are left: all launched, and nothing is on the network."""
+        if unbegun := self._finding.unbegun:
+            evidence = [f"others' GPUs have begun it, not that of {rank_text(unbegun)}"]
+            return _cause((HangClass.GPU_STOPPED, Certainty.LIKELY), unbegun, evidence, LOOK_AT_GPU)
         libraries = {(s.batch.library or "").lower() for s in self._states.values()}
         sockets = [self._job.sockets.get(r) for r in self._suspects]
         if not libraries or any("nccl" not in library for library in libraries):
             return None
         if any(s is None or not s.known or not s.batch.sockets or s.outstanding for s in sockets):
             return None
+        if not self._is_on_sockets():
+            return None
         evidence = ["no byte is queued, unacknowledged or unread at any socket of these ranks"]
         return _cause((HangClass.GPU_STOPPED, Certainty.LIKELY), (), evidence, LOOK_AT_GPU)
+
+    def _is_on_sockets(self) -> bool:
+        """Return whether the sockets carry the job's bytes: what RDMA carries they do not show."""
+        hosts = {rank: state.batch.host_id for rank, state in self._job.ranks.items()}
+        spanning: dict[str, bool] = {}
+        for name, communicator in self._job.communicators.items():
+            members = {hosts.get(rank) for rank in communicator.ranks}
+            # Of members that are not known some may be elsewhere.
+            spanning[name] = len(members) != 1
+        for rank, state in self._states.items():
+            sockets = self._job.sockets.get(rank)
+            sent = 0 if sockets is None else sum(s.sent_bytes or 0 for s in sockets.batch.sockets)
+            most = max(
+                (
+                    operation.n_bytes or 0
+                    for operation in state.operations.values()
+                    if spanning.get(operation.communicator, True)
+                ),
+                default=0,
+            )
+            # A library sends half of the bytes at least, however it does it.
+            if 2 * sent < most:
+                return False
+        return True
 
     def undecided(self) -> Cause:
         """Say that nothing tells why what all launched does not end."""

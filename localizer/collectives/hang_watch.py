@@ -322,7 +322,7 @@ class HangWatch:
         self, job: JobState, overdue: list[Overdue], now_ns: int, *, seen: bool
     ) -> Hang | None:
         """Return what is to be told of what waits; `seen`: only what the kernel says."""
-        found = diagnose(job.snapshots(), world_size=_believed_size(job))
+        found = diagnose(job.snapshots(), world_size=_believed_size(job), overdue=not seen)
         late = {o.rank for o in overdue}
         names = {group.label: group.name for group in found.groups}
         # One that does something else may be why another one ended: it got what it did not expect.
@@ -385,12 +385,12 @@ def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int
 
 
 def _is_read_since(job: JobState, overdue: list[Overdue], now_ns: int) -> bool:
-    """Return whether each rank was read since the first of them was seen to wait.
+    """Return whether each rank was read since the first of them has waited longer than usual.
 
     A rank whose picture is older may have launched what the others wait for.
     """
-    since_ns = min(o.seen_ns for o in overdue)
+    since_ns = min(o.since_ns for o in overdue)
     return all(
-        state.arrived_ns >= since_ns or state.ended or state.is_silent(now_ns)
+        state.read_ns >= since_ns or state.halted or now_ns - state.read_ns > SILENT_NS
         for state in job.ranks.values()
     )

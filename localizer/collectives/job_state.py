@@ -14,6 +14,7 @@ from localizer.collectives.sockets import SocketState
 from localizer.collectives.sole_work import sole_work
 from localizer.collectives.stragglers import Stragglers
 from localizer.collectives.usual_waits import (
+    LEAST_WAITS,
     READ_TWICE_US,
     UsualWaits,
     given_up,
@@ -30,7 +31,7 @@ from schemas.records import (
     SocketBatch,
 )
 from schemas.records.batches import snapshot_of
-from schemas.units import SECOND_NS, US_NS
+from schemas.units import SECOND_NS, US_NS, us_to_ns
 
 # Operations kept of a job: of a small one several iterations, which tell what usually comes next;
 # of the largest the last few of each communicator. Some 400 bytes each.
@@ -70,15 +71,15 @@ class Overdue:
     ----------
     waited, limit
         Microseconds.
-    seen_ns
-        When the broker first had it.
+    since_ns
+        By times of arrival: who is seen to be behind later than this is later than any was before.
     """
 
     rank: int
     operation: CollectiveOp
     waited: int
     limit: int
-    seen_ns: int
+    since_ns: int
 
 
 @dataclass(slots=True)
@@ -98,8 +99,8 @@ class JobState:
     ----------
     waits
         By communicator: how long its operations took.
-    every
-        Those of all communicators together.
+    every, former
+        Those of all communicators together, and those before the first iteration was over.
     refused
         Records beyond the bounds.
     heard_ns
@@ -122,6 +123,7 @@ class JobState:
     communicators: dict[str, Communicator] = field(default_factory=dict)
     waits: dict[str, UsualWaits] = field(default_factory=dict)
     every: UsualWaits = field(default_factory=UsualWaits)
+    former: UsualWaits = field(default_factory=UsualWaits)
     world_size: int | None = None
     heard_ns: int = 0
     refused: int = 0
@@ -188,7 +190,15 @@ class JobState:
                 self._forget_before(arrived_ns - RESTART_NS)
         if known is None:
             known = self.ranks[batch.rank] = RankState(batch, batch.attempt, arrived_ns, arrived_ns)
-        for operation, waited in known.apply_batch(batch, operations, arrived_ns, self._keep()):
+        ended = list(known.apply_batch(batch, operations, arrived_ns, self._keep()))
+        if known.take_cold():
+            # All ranks are in the same iteration: those of the others tell as little. Until others
+            # are known they are better than nothing.
+            self.waits.clear()
+            if self.every.count >= LEAST_WAITS:
+                self.former = self.every
+            self.every = UsualWaits()
+        for operation, waited in ended:
             own = self.waits.get(operation.communicator)
             if own is None:
                 if len(self.waits) >= MAX_COMMUNICATORS:
@@ -296,7 +306,8 @@ class JobState:
     def limit(self, operation: CollectiveOp) -> int:
         """Return how long (µs) an operation may wait."""
         own = self.waits.get(operation.communicator, UsualWaits())
-        return limit_of(own, self.every, len(self.waits), operation.timeout_ms)
+        every = self.every if self.every.count >= LEAST_WAITS else self.former
+        return limit_of(own, every, len(self.waits), operation.timeout_ms)
 
     @property
     def halted(self) -> bool:
@@ -322,8 +333,9 @@ class JobState:
             if limit is None:
                 limit = limits[operation.communicator] = self.limit(operation)
             if waited > limit:
-                seen_ns = state.pending[operation.record_id]
-                found.append(Overdue(rank, operation, waited, limit, seen_ns))
+                # The longest wait so far was about half of the limit, or less.
+                since_ns = state.read_ns - us_to_ns(waited - limit // 2)
+                found.append(Overdue(rank, operation, waited, limit, since_ns))
         return sorted(found, key=lambda o: (-o.waited, o.rank))
 
     def snapshots(self) -> list[CollectiveSnapshot]:

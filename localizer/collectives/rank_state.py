@@ -4,7 +4,6 @@ Batches say what changed. Of finished operations only the last of each communica
 say how far the rank came, and what usually comes next.
 """
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from schemas.records import (
     CollectiveSnapshot,
     CommunicatorProgress,
 )
-from schemas.units import SECOND_NS, US_NS
+from schemas.units import SECOND_NS, US_NS, us_to_ns
 
 # A collector sends a batch of each rank every two seconds: five have not come.
 SILENT_NS: Final = 10 * SECOND_NS
@@ -52,7 +51,7 @@ class RankState:
     operations
         By record id: those that wait, and the last that are finished of each communicator.
     pending
-        Record id of each operation that waits -> when the broker first had it.
+        Record ids of the operations that wait, in the order in which they came.
     refused
         Operations beyond the bound.
     newest
@@ -66,7 +65,7 @@ class RankState:
     first_ns: int
     arrived_ns: int
     operations: dict[int, CollectiveOp] = field(default_factory=dict)
-    pending: dict[int, int] = field(default_factory=dict)
+    pending: dict[int, None] = field(default_factory=dict)
     refused: int = 0
     forgot: bool = False
     newest: int = -1
@@ -75,12 +74,16 @@ class RankState:
     _unmeasured: list[CollectiveOp] = field(default_factory=list)
     _cpu: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=CPU_READINGS))
     _most_pending: int = 0
+    # Whether its recorder says when its GPU began an operation.
+    _timed: bool = False
     # Of the first iteration, in which connections are made: the kinds of its operations, how many
-    # came, how many when the newest kind came, and whether it is over.
+    # came, how many when the newest kind came, whether it seems to be over, and whether it turned
+    # out that it was not.
     _kinds: set[tuple[object, ...]] = field(default_factory=set)
     _came: int = 0
     _came_new: int = 0
     _warm: bool = False
+    _was_cold: bool = False
 
     @property
     def rank(self) -> int:
@@ -112,6 +115,14 @@ class RankState:
             return self.batch.taken_at
         return self.batch.recorded_at
 
+    @property
+    def read_ns(self) -> int:
+        """How young its picture is: when its latest batch would have come from a fresh dump."""
+        batch = self.batch
+        if batch.recorded_at is None:
+            return self.arrived_ns
+        return self.arrived_ns - us_to_ns(max(0, batch.taken_at - batch.recorded_at))
+
     def is_of(self, batch: CollectiveBatch) -> bool:
         """Return whether a batch is of the same process."""
         if batch.attempt == self.attempt:
@@ -142,16 +153,17 @@ class RankState:
         self.batch, self.arrived_ns = batch, arrived_ns
         if batch.cpu_ns is not None:
             self._cpu.append((batch.taken_at, batch.cpu_ns))
-        self._warm |= batch.dropped_before > 0
+        if batch.dropped_before > 0:
+            self._warm, self._came = True, MOST_COLD + 1
         if batch.snapshot:
             self._drop_unmentioned({o.record_id for o in operations})
         for operation in sorted(operations, key=lambda o: o.record_id):
-            self._apply(operation, arrived_ns)
+            self._apply(operation)
         self._most_pending = max(self._most_pending, len(self.pending))
         yield from self._measured()
         self.forget_finished(keep)
 
-    def _apply(self, operation: CollectiveOp, arrived_ns: int) -> None:
+    def _apply(self, operation: CollectiveOp) -> None:
         number = operation.record_id
         known = self.operations.get(number)
         was_finished = known is not None and is_finished(known)
@@ -162,9 +174,10 @@ class RankState:
             self.refused += 1
             return
         self.operations[number] = operation
+        self._timed |= operation.started_at is not None
         self.newest = max(self.newest, number)
         if not is_finished(operation):
-            self.pending.setdefault(number, arrived_ns)
+            self.pending.setdefault(number)
             return
         self.pending.pop(number, None)
         if was_finished:
@@ -180,47 +193,57 @@ class RankState:
 
         Its first operation may never come again, as a barrier at the start. So it is over once as
         many operations have brought no new kind as came until the newest; with sizes that always
-        change, after a thousand.
+        change, after a thousand. Microbatches repeat within an iteration: a kind that comes later
+        shows that what came before was the first one still.
         """
-        if not self._warm:
-            kind = (operation.communicator, operation.operation, operation.input_sizes)
-            self._came += 1
-            if kind not in self._kinds:
-                self._kinds.add(kind)
-                self._came_new = self._came
-            self._warm = self._came > 2 * self._came_new or self._came > MOST_COLD
+        if self._came > MOST_COLD:
+            return self._warm
+        kind = (operation.communicator, operation.operation, operation.input_sizes)
+        self._came += 1
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            self._came_new = self._came
             if self._warm:
-                self._kinds.clear()
+                self._was_cold = True
+                self._unmeasured.clear()
+                return False
+        self._warm |= self._came > 2 * self._came_new
+        if self._came > MOST_COLD:
+            self._warm = True
+            self._kinds.clear()
         return self._warm
+
+    def take_cold(self) -> bool:
+        """Return once whether waits that were measured were those of its first iteration."""
+        cold, self._was_cold = self._was_cold, False
+        return cold
 
     def _measured(self) -> Iterator[tuple[CollectiveOp, int]]:
         """Yield the operations whose end is known, and how long they took.
 
         The recorder of gloo has no times of an end. One that waits for each operation has ended it
-        before it launches the next; of others it is known when a collector first saw the end.
+        before it launches the next; one that was never seen to wait for more than n at once, before
+        it launches the n-th after.
         """
         if not self._unmeasured:
             return
-        numbers = sorted(self.operations)
-        waits_for_each = self._most_pending <= 1
+        at_once = max(1, self._most_pending)
         left = []
         for operation in self._unmeasured:
             if operation.launched_at is None:
                 continue
-            after = bisect_right(numbers, operation.record_id)
-            following = self.operations[numbers[after]] if after < len(numbers) else None
             ended_at = operation.completed_at
-            if ended_at is None and not waits_for_each:
-                ended_at = self.batch.recorded_at
-            if ended_at is None and following is not None:
-                if following.record_id != operation.record_id + 1:
-                    # What it launched next was never seen, and may have been launched long before.
+            if ended_at is None:
+                later = operation.record_id + at_once
+                following = self.operations.get(later)
+                if following is None and self.newest >= later:
+                    # It was never seen, and may have been launched long before what was.
                     continue
-                ended_at = following.launched_at
+                ended_at = None if following is None else following.launched_at
             if ended_at is None:
                 left.append(operation)
             else:
-                yield operation, max(0, ended_at - operation.launched_at)
+                yield operation, max(0, ended_at - (operation.started_at or operation.launched_at))
         self._unmeasured = left
 
     def _drop_unmentioned(self, mentioned: set[int]) -> None:
@@ -240,20 +263,24 @@ class RankState:
     def oldest_wait(self) -> tuple[CollectiveOp, int] | None:
         """Return the operation that has waited longest, and how long (µs) by the rank's clock.
 
-        Up to where its recorder was read last: what it has not told since may have ended.
+        Up to where its recorder was read last: what it has not told since may have ended. What its
+        GPU has not begun, if that is recorded, waits for nobody yet.
         """
         at = self.batch.recorded_at
         if at is None:
             return None
         times = [
-            (operation.launched_at, number)
+            (began_at, number)
             for number in self.pending
-            if (operation := self.operations[number]).launched_at is not None
+            if (began_at := self._began_at(self.operations[number])) is not None
         ]
         if not times:
             return None
-        launched_at, number = min(times)
-        return self.operations[number], max(0, at - launched_at)
+        began_at, number = min(times)
+        return self.operations[number], max(0, at - began_at)
+
+    def _began_at(self, operation: CollectiveOp) -> int | None:
+        return operation.started_at if self._timed else operation.launched_at
 
     def waits_in(self, communicator: str) -> bool:
         """Return whether it waits in an operation of a communicator."""

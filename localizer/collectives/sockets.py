@@ -153,16 +153,27 @@ def queued_flows(states: Mapping[int, SocketState]) -> list[Stuck]:
     return sorted(found, key=lambda s: (-s.unacked_bytes, s))
 
 
-def common_ranks(flows: Iterable[Stuck]) -> tuple[int, ...]:
-    """Return the rank that all stuck flows have in common, else all their ranks.
+def common_ranks(flows: Iterable[Stuck], hosts: Mapping[int, str] | None = None) -> tuple[int, ...]:
+    """Return the rank that all stuck flows have in common, or ranks of one host; else all ranks.
 
     Of one flow these are both: which end it is cannot be told.
+
+    Parameters
+    ----------
+    hosts
+        Of ranks, if known.
     """
     pairs = [{f.src_rank} | ({f.dst_rank} if f.dst_rank is not None else set()) for f in flows]
     if not pairs:
         return ()
-    common = set.intersection(*pairs)
-    return tuple(sorted(common or set().union(*pairs)))
+    every = set().union(*pairs)
+    if common := set.intersection(*pairs):
+        return tuple(sorted(common))
+    held = [{hosts[r] for r in pair if r in hosts} for pair in pairs] if hosts else []
+    shared = set.intersection(*held) if held else set[str]()
+    if hosts is not None and len(shared) == 1:
+        return tuple(sorted(r for r in every if hosts.get(r) in shared))
+    return tuple(sorted(every))
 
 
 def _owners(states: Mapping[int, SocketState]) -> dict[Ends, list[tuple[int, str]]]:

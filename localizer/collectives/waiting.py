@@ -59,9 +59,9 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What those at a gate wait for; `sure` as of a wait."""
+    """What those at a gate or at an operation that all launched wait for; `sure` as there."""
 
-    source: Gate
+    source: Gate | Place
     target: Node
     sure: bool
 
@@ -154,6 +154,42 @@ def waits_of_pairs(
             launched = other in held or (whole[rank] and counts[pair][other] >= number)
             sure = launched or (whole[rank] and whole.get(other, False))
             found.append(Wait(rank, place if launched else other, place, operation, sure=sure))
+    return found
+
+
+def waits_of_gpus(
+    waits: Iterable[Edge],
+    snapshots: Iterable[CollectiveSnapshot],
+    mismatches: Mapping[str, Mismatch],
+) -> list[Opening]:
+    """Return which operations that all have launched wait for a rank's GPU to come to them.
+
+    A program that does not wait launches far ahead, and then all have launched all: what a GPU has
+    not begun waits for what it does before. Only where the recorder has times of beginnings; a send
+    holds nothing up.
+    """
+    oldest: dict[int, int] = {}
+    timed: set[int] = set()
+    for snapshot in snapshots:
+        for operation in snapshot.operations:
+            if operation.started_at is not None:
+                timed.add(snapshot.rank)
+            sends = operation.is_p2p and operation.operation.startswith("send")
+            if snapshot.rank not in oldest and not sends and not is_finished(operation):
+                oldest[snapshot.rank] = operation.record_id
+    found = []
+    for wait in waits:
+        place = wait.target
+        if not isinstance(wait, Wait) or not isinstance(place, Place):
+            continue
+        mismatch = mismatches.get(place.group) if place.sender is None else None
+        if mismatch is not None and mismatch.sequence == place.sequence:
+            continue
+        begun = wait.operation.started_at is not None or wait.waiter not in timed
+        if not begun and oldest.get(wait.waiter, wait.operation.record_id) < (
+            wait.operation.record_id
+        ):
+            found.append(Opening(place, wait.waiter, sure=wait.sure))
     return found
 
 
@@ -283,7 +319,7 @@ def ends_of(waits: Sequence[Edge]) -> list[End]:
     waiting_at = _waiting_at(waits)
     # Ranks that are behind in one place have the same ranks before them, and one set serves.
     known: dict[frozenset[Node], tuple[int, ...]] = {}
-    told: set[Gate] = set()
+    told: set[Gate | Place] = set()
     found = []
     for number, nodes in members.items():
         leaves = any(component[n] != number for node in nodes for n in after[node])
@@ -300,20 +336,20 @@ def ends_of(waits: Sequence[Edge]) -> list[End]:
     return sorted(found, key=lambda end: (-len(end.waiters), [_order(n) for n in end.nodes]))
 
 
-def _waiting_at(waits: Iterable[Edge]) -> dict[Gate, list[Wait]]:
-    """Return by gate who waits there."""
-    found: dict[Gate, list[Wait]] = defaultdict(list)
+def _waiting_at(waits: Iterable[Edge]) -> dict[Gate | Place, list[Wait]]:
+    """Return by gate, and by operation that all have launched, who waits there."""
+    found: dict[Gate | Place, list[Wait]] = defaultdict(list)
     for wait in waits:
-        if isinstance(wait, Wait) and isinstance(wait.target, Gate):
+        if isinstance(wait, Wait) and isinstance(wait.target, Gate | Place):
             found[wait.target].append(wait)
     return found
 
 
 def _opened(
     waits: Iterable[Edge],
-    waiting_at: Mapping[Gate, Sequence[Wait]],
+    waiting_at: Mapping[Gate | Place, Sequence[Wait]],
     inside: Set[Node],
-    told: set[Gate],
+    told: set[Gate | Place],
 ) -> Iterator[Wait]:
     """Yield the waits for an end by ranks, those through a gate as well.
 

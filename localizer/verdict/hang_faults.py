@@ -7,6 +7,7 @@ of its own, undecided between what its ends have, and the network's fault takes 
 it comes. Whichever comes first, the same faults are open in the end.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -18,7 +19,7 @@ from localizer.verdict.claims import MAX_EVIDENCE, MAX_TASKS, Claim, make_claim
 from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
 from schemas.enums import Certainty, ComponentKind, FaultLifecycle, HangClass
 from schemas.ids import FlowId, rank_id, rank_key
-from schemas.records import FaultEvent, Hang
+from schemas.records import Component, FaultEvent, Hang
 from schemas.units import SECOND_NS, ns_to_us, us_to_ns
 
 # How long a hang waits for the network's fault: probes show a cut in two seconds, and loss or
@@ -239,9 +240,27 @@ class HangFaults:
         )
 
     def _parts(self, hang: Hang) -> list[str]:
-        """Return what the network's candidates are: RNICs of the endpoints, and their cables."""
+        """Return what the network's candidates are: RNICs of the endpoints, and their cables.
+
+        First those of the ranks that are blamed, then those where most of what is stuck ends.
+        """
         topology = self._sources.topology
-        held = (topology.holders(endpoint).rnic for endpoint in hang.endpoint_ids)
+        ends = Counter(
+            end
+            for flow in hang.stuck_flows
+            for end in (flow.src_endpoint_id, flow.dst_endpoint_id)
+            if end is not None
+        )
+        blamed = {
+            end
+            for flow in hang.stuck_flows
+            for end, rank in (
+                (flow.src_endpoint_id, flow.src_rank), (flow.dst_endpoint_id, flow.dst_rank)
+            )
+            if rank in hang.ranks
+        }  # fmt: skip
+        ordered = sorted(hang.endpoint_ids, key=lambda e: (e not in blamed, -ends[e]))
+        held = (topology.holders(endpoint).rnic for endpoint in ordered)
         # Of ten thousand endpoints, each once, in order.
         rnics = list(dict.fromkeys(rnic for rnic in held if rnic is not None))
         return [*rnics, *(link for rnic in rnics for link in topology.links_at(rnic))]
@@ -266,7 +285,44 @@ class HangFaults:
             for f in hang.stuck_flows
             if f.src_endpoint_id is not None and f.dst_endpoint_id is not None
         }
+        ways = pairs or {frozenset(hang.endpoint_ids)}
+        parts |= self._above({leaves for way in ways if (leaves := self._leaves(way))})
         return Reach(frozenset(hang.endpoint_ids), frozenset(pairs), frozenset(parts))
+
+    def _leaves(self, endpoints: Iterable[str]) -> frozenset[str]:
+        """Return the switches that the RNICs of some endpoints stand at."""
+        topology = self._sources.topology
+        rnics = {topology.holders(endpoint).rnic for endpoint in endpoints} - {None}
+        return frozenset(
+            other
+            for rnic in rnics
+            for other in topology.neighbours(rnic or "")
+            if topology.kind(other) is ComponentKind.SWITCH
+        )
+
+    def _above(self, ways: Iterable[frozenset[str]]) -> set[str]:
+        """Return what may carry bytes between some leaves: them, and what is above if they differ.
+
+        Agents probe other pairs than those that a job uses, and which of the equal ways a job's
+        bytes take nobody knows.
+        """
+        topology = self._sources.topology
+        found = {leaf for leaves in ways for leaf in leaves}
+        waiting = [leaf for leaf in found if any(leaf in w and len(w) > 1 for w in ways)]
+        climbed = set(waiting)
+        while waiting:
+            low = waiting.pop()
+            tier = _tier(topology.get(low))
+            for high in topology.neighbours(low):
+                above = _tier(topology.get(high))
+                if tier is None or above is None or above <= tier:
+                    continue
+                link = topology.link_between(low, high)
+                found |= {high} if link is None else {high, link}
+                if high not in climbed:
+                    climbed.add(high)
+                    waiting.append(high)
+        return found
 
     def _forget(self, now_ns: int) -> None:
         if len(self._reaches) > len(self._sources.hangs):
@@ -275,6 +331,10 @@ class HangFaults:
         for task_id, own in list(self._own.items()):
             if not own.open and now_ns - own.changed_ns > self._config.flap_ns:
                 del self._own[task_id]
+
+
+def _tier(component: Component | None) -> int | None:
+    return None if component is None else component.tier
 
 
 def _ranks(hang: Hang) -> tuple[str, ...]:

@@ -94,9 +94,9 @@ def _operation(group: str, sequence: int, number: int, at: int, *, done: bool) -
         communicator=group, operation="all_reduce", sequence=sequence, is_p2p=False,
         record_id=number, op_id=number, sender=None, receiver=None, input_sizes=((4096, 1024),),
         output_sizes=((4096, 1024),), input_dtypes=("BFloat16",), output_dtypes=("BFloat16",),
-        n_bytes=8_388_608, launched_at=at, started_at=at if done else None,
+        n_bytes=8_388_608, launched_at=at, started_at=at,
         completed_at=at + 9_000 if done else None, missing_reason=None,
-        state=CollectiveState.COMPLETED if done else CollectiveState.SCHEDULED,
+        state=CollectiveState.COMPLETED if done else CollectiveState.STARTED,
         retired=done, timeout_ms=TIMEOUT_MS, stack=(),
     )  # fmt: skip
 

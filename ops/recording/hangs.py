@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from localizer.collectives.hang_watch import GRID_NS, HangWatch
-from localizer.edge.hang_service import feed
 from ops.log.entry import Entry
 from ops.recording.order import between
 from ops.recording.source import Item, Source
@@ -47,7 +46,7 @@ def hangs_of(
                 value if value is None else codec.decode(item.topic, value, arrival_ns=arrived_ns)
             )
             if record is None or record.cluster == cluster:
-                feed(watch, key, record, arrived_ns)
+                watch.feed(key, record, arrived_ns)
         except ValueError:
             continue
     if watch.now_ns is not None:

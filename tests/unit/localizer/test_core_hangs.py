@@ -72,6 +72,25 @@ def test_a_fault_of_the_network_names_the_ranks_that_it_stops() -> None:
     assert any("job1 hangs" in text for text in fault.evidence)
 
 
+def test_a_fault_above_the_leaves_is_on_the_way_of_a_hang_between_them() -> None:
+    """Agents probe other pairs than those that the job uses: a spine is no RNIC of either."""
+    lab = SimLab(SHAPE)
+    lab.run(12)
+    for leaf in ("p0-0", "p0-1", "p1-0", "p1-1"):
+        lab.effects.links[f"link:leaf:{leaf}--spine:0"] = (1.0, 0)
+    lab.run(6)
+    pair = StuckFlow(
+        src_rank=1, dst_rank=7, src_endpoint_id="job1-w0/r1", dst_endpoint_id="job1-w3/r1",
+        unacked_bytes=9_000, stalled_ns=5 * SECOND_NS,
+    )  # fmt: skip
+    ends = (pair.src_endpoint_id or "", pair.dst_endpoint_id or "")
+    write(lab, hang(lab, ranks=(1, 7), endpoint_ids=ends, stuck_flows=(pair,)))
+    lab.run(12)
+    (fault,) = last_of(lab.verdicts()).values()
+    assert fault.component_id == "spine:0"
+    assert {"job1|1", "job1|7"} <= set(fault.ranks)
+
+
 @pytest.mark.parametrize("at_s", [-9.0, -5.0, -3.0, -1.0, 0.0, 1.0, 2.0, 4.0, 9.0])
 def test_whichever_comes_first_the_final_state_is_the_same(at_s: float) -> None:
     """A hang some seconds before or after the first lost probes; each is told once."""

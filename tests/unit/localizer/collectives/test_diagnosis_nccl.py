@@ -393,3 +393,35 @@ def test_half_of_many_ranks_behind_are_judged_in_time() -> None:
     assert time.process_time() - begin < 15
     assert finding.ranks == tuple(range(0, count, 2))
     assert finding.waiting == tuple(range(1, count, 2))
+
+
+def test_what_all_launched_waits_for_the_gpu_that_has_not_come_to_it() -> None:
+    """All are far ahead of their GPUs: the first that one has not begun is where it ends."""
+    ranks = job(MESH)
+    pairs = {rank: next(g for g in ranks[rank].groups if g != "0") for rank in range(4)}
+    for rank in ranks:
+        # Rank 2's GPU does not come to the sum of its pair; its peer's has.
+        begun = rank.rank != 2
+        rank.launch(pairs[rank.rank], state="started" if begun else "scheduled")
+        rank.launch("0", state="scheduled")
+    first = judge(ranks, timed_out=False)
+    again = diagnose([read_dump(r.pickled(), f"d{r.rank}").snapshot for r in ranks], overdue=True)
+    for found in (first, again):
+        named = [f for f in found.findings if f.unbegun == (2,)]
+        assert len(named) == 1
+        assert named[0].hang_class in {HangClass.NOT_FINISHED, HangClass.USUAL_WAIT}
+        # The sum of all is not where it ends, for no GPU has come to it.
+        assert all(not f.group.startswith("0 ") for f in found.findings)
+
+
+def test_who_has_followed_the_job_says_what_is_usual() -> None:
+    """Its own launches lie as far apart, and yet the rank waits too long."""
+    ranks = job()
+    for rank in ranks[:3]:
+        rank.launch("0", state="started")
+    snapshots = [read_dump(r.pickled(), f"d{r.rank}", taken_at=None).snapshot for r in ranks]
+    last = max(o.launched_at or 0 for s in snapshots for o in s.operations)
+    snapshots = [replace(s, taken_at=last + 1) for s in snapshots]
+    assert diagnose(snapshots).findings[0].hang_class is HangClass.USUAL_WAIT
+    (finding,) = diagnose(snapshots, overdue=True).findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.NEVER_LAUNCHED, (3,))

@@ -93,7 +93,7 @@ def test_an_operation_of_any_name_launched_at_any_time_gives_a_record(tmp_path: 
         next_steps=(),
     )
     cause = cause_of_class(enums.HangClass.UNDECIDED, enums.Certainty.UNDECIDED)
-    overdue = [Overdue(rank, operation, waited=2_000_000, limit=1, seen_ns=ARRIVED_NS)]
+    overdue = [Overdue(rank, operation, waited=2_000_000, limit=1, since_ns=ARRIVED_NS)]
     seen = Seen(finding=finding, communicator="0", cause=cause, overdue=overdue, notes=())
     hang = hang_of(CLUSTER, job, seen, ARRIVED_NS)
     assert violation(COLLECTIVE_HANG.name, to_datum(hang), ARRIVED_NS) is None

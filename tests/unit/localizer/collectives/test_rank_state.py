@@ -74,3 +74,37 @@ def test_a_process_that_is_stopped_or_gone_launches_nothing_after_its_last_dump(
         assert rank.snapshot({}).taken_at == rank.known_until == until
     never = replace(read, process_state=ProcessState.STOPPED, recorded_at=None)
     assert RankState(never, never.attempt, 1, 1).known_until is None
+
+
+def test_a_kind_that_comes_late_shows_that_the_first_iteration_was_not_over(
+    tmp_path: Path,
+) -> None:
+    """Microbatches repeat, and gradients are summed after the last: what came before is no wait."""
+    read = batches(tmp_path)
+    every = waits(read, set())
+    late = every[len(every) // 2][0]
+    state = RankState(read[0], read[0].attempt, 1, 1)
+    cold = []
+    for number, batch in enumerate(read, start=1):
+        seen = snapshot_of(batch, {}).operations
+        seen = tuple(replace(o, operation="late") if o.record_id == late else o for o in seen)
+        found = list(state.apply_batch(replace(batch, snapshot=False), seen, number, KEEP))
+        if state.take_cold():
+            cold.append(number)
+            assert min(o.record_id for o, _ in found) > late
+    assert len(cold) == 1
+
+
+def test_what_was_sent_ahead_has_ended_as_many_launches_later(tmp_path: Path) -> None:
+    """Without times of an end, a rank that waits for two at once ended the first by the third."""
+    read = batches(tmp_path)
+    one = dict(waits(read, set()))
+    state = RankState(read[0], read[0].attempt, 1, 1)
+    state._most_pending = 2
+    two: dict[int, int] = {}
+    for number, batch in enumerate(read, start=1):
+        seen = snapshot_of(batch, {}).operations
+        found = state.apply_batch(replace(batch, snapshot=False), seen, number, KEEP)
+        two.update({o.record_id: us for o, us in found})
+    assert two
+    assert all(two[n] > one[n] for n in two if n in one)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from localizer.collectives.sockets import SocketState, common_ranks, stuck_flows
+from localizer.collectives.sockets import SocketState, Stuck, common_ranks, stuck_flows
 from schemas.records import RankSocket, SocketBatch
 from schemas.units import SECOND_NS
 from tests.collective_batches import socket
@@ -74,3 +74,13 @@ def test_unread_bytes_count_once_they_lie_there() -> None:
     assert state.unread_bytes() == 0
     state.apply_batch(batch(3, socket(3, 1, unread_bytes=99)), NOW + 2 * SECOND_NS)
     assert state.unread_bytes() == 99
+
+
+def test_flows_of_several_ranks_of_one_host_have_the_host_in_common() -> None:
+    """A host that is down has no rank in common, where each has a cable of its own."""
+    flows = [Stuck(8, 7, 64, SECOND_NS, True, ""), Stuck(3, 4, 64, SECOND_NS, True, "")]
+    hosts = {rank: f"h{rank // 4}" for rank in range(12)}
+    assert common_ranks(flows) == (3, 4, 7, 8)
+    assert common_ranks(flows, hosts) == (4, 7)
+    assert common_ranks(flows, {8: "h2", 3: "h0"}) == (3, 4, 7, 8)
+    assert common_ranks(flows[:1], hosts) == (7, 8)

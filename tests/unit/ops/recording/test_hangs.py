@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from localizer.collectives.hang_watch import HangWatch
-from localizer.edge.hang_service import feed
 from ops.log.entry import Entry
 from ops.recording.hangs import hang_items, hangs_of
 from ops.recording.manifest import Manifest
@@ -50,7 +49,7 @@ def test_a_recorded_job_has_the_hang_that_it_had(tmp_path: Path) -> None:
     for arrival in log:
         at_ns = arrival.at_ns // MS_NS * MS_NS
         live += watch.advance(at_ns)
-        feed(watch, arrival.key, arrival.record, at_ns)
+        watch.feed(arrival.key, arrival.record, at_ns)
     with Source(tmp_path / "recording") as source:
         again = list(hangs_of(source, CLUSTER, CODEC))
         assert list(hangs_of(source, "other", CODEC)) == []
