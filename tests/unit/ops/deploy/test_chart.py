@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,12 @@ import pytest
 import yaml
 
 from localizer.config import build_config as localizer_config
+from localizer.config import build_hangs_config
 from ops.acl.plan import ROLES
 from ops.bridge.config import build_config as bridge_config
 from ops.deploy.rendering import CHART, EXAMPLES, RENDERED, VALUES, digest, names, render
 from probers.agent import FLUSH_NS
+from probers.collector.config import CollectConfig
 from probers.config.settings import build_config as agent_config
 from probers.health.client import parser
 from schemas.kafka.connection import settings_from_table
@@ -40,7 +43,9 @@ EVERYTHING = "strimzi"
 KUBERNETES = ("1.29", "1.36")
 # Of operators that need not be there; Kubernetes has no schemas of them.
 FOREIGN = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}
-PROCESSES = {"worker", "localizer", "skeleton", "bridge", "web"}
+PROCESSES = {"worker", "localizer", "skeleton", "hangs", "bridge", "web"}
+# Of the agents' image, on each host.
+ON_HOSTS = {"agent", "collector"}
 needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not on the path")
 
 
@@ -131,6 +136,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"agent": {"rnics": []}}, "[] should be non-empty"),
     ({"agent": {"rnics": [{"rail": 0}]}}, "is not valid under any of the given schemas"),
     ({"agent": {"capabilities": ["ALL"]}}, "'ALL' is not one of"),
+    ({"collector": {"capabilities": ["SYS_ADMIN"]}}, "are valid under the given schema"),
     ({"web": {"enabled": True}}, "'' should be non-empty"),
     ({"bridge": {"enabled": True}}, "[] should be non-empty"),
     ({"bridge": {"targets": [{"type": "pagerduty"}]}}, "'routingKey' is a required property"),
@@ -166,7 +172,7 @@ def test_the_chart_is_of_this_program() -> None:
     assert (chart["appVersion"], chart["version"]) == (VERSION, VERSION)
     for role, pod in pods():
         for container in pod["containers"]:
-            repository = "skeletonhunter-agent" if role == "agent" else "skeletonhunter"
+            repository = "skeletonhunter-agent" if role in ON_HOSTS else "skeletonhunter"
             assert container["image"] == f"{repository}:{VERSION}"
 
 
@@ -174,7 +180,10 @@ def test_the_chart_is_of_this_program() -> None:
 def test_processes_understand_their_settings(name: str) -> None:
     """Each takes its own file: login, certificate and tables."""
     (config,) = of_kind("ConfigMap", name).values()
-    builders = {"worker": worker_config, "localizer": localizer_config, "skeleton": skeleton_config}
+    builders = {
+        "worker": worker_config, "localizer": localizer_config, "skeleton": skeleton_config,
+        "hangs": build_hangs_config,
+    }  # fmt: skip
     for file in config["data"]:
         role = file.removesuffix(".toml")
         table = settings(role, name)
@@ -236,7 +245,7 @@ def test_files_that_settings_name_are_mounted(tmp_path: Path) -> None:
 def test_commands_exist_and_probes_ask_what_answers() -> None:
     """Live and ready, of the port where the settings let it listen; the page's are its own."""
     for role, pod in pods():
-        if role == "agent":
+        if role in ON_HOSTS:
             continue
         (container,) = pod["containers"]
         assert runs(container["args"])
@@ -260,19 +269,21 @@ def test_nothing_may_more_than_it_needs(name: str) -> None:
         assert pod["automountServiceAccountToken"] is False
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
-        assert "hostPID" not in pod
+        # The collector looks into the processes of other pods, and reads nothing else of the host.
+        assert pod.get("hostPID", False) == (role == "collector")
         assert pod.get("hostNetwork", False) == (role == "agent")
-        assert pod["securityContext"].get("runAsNonRoot", False) == (role != "agent")
+        assert pod["securityContext"].get("runAsNonRoot", False) == (role not in ON_HOSTS)
         for container in pod["containers"] + pod.get("initContainers", []):
             rights = container["securityContext"]
             assert rights["allowPrivilegeEscalation"] is False
             assert rights["readOnlyRootFilesystem"] is True
             assert rights["capabilities"]["drop"] == ["ALL"]
-            assert rights["capabilities"].get("add", []) in ([], ["IPC_LOCK"])
-            assert role == "agent" or "add" not in rights["capabilities"]
+            added = {"agent": ["IPC_LOCK"], "collector": ["SYS_PTRACE", "SYS_ADMIN"]}.get(role, [])
+            assert rights["capabilities"].get("add", []) in ([], added)
             assert container["resources"]["limits"]["memory"]
             writable = {m["name"] for m in container["volumeMounts"] if not m.get("readOnly")}
-            assert writable == ({"run"} if role == "agent" else {"cache", "tmp"})
+            own = {"agent": {"run"}, "collector": set[str]()}
+            assert writable == own.get(role, {"cache", "tmp"})
 
 
 def test_there_is_another_one_before_one_goes() -> None:
@@ -283,7 +294,7 @@ def test_there_is_another_one_before_one_goes() -> None:
         if role != "web":
             assert of_kind("PodDisruptionBudget")[role]["spec"]["maxUnavailable"] == 1
     assert of_kind("Deployment", "minimal")["localizer"]["spec"]["replicas"] == 2
-    assert set(of_kind("NetworkPolicy")) == PROCESSES | {"topics"}
+    assert set(of_kind("NetworkPolicy")) == PROCESSES | {"topics", "collector"}
     for role, policy in of_kind("NetworkPolicy").items():
         selector = policy["spec"]["podSelector"]["matchLabels"]
         assert selector["app.kubernetes.io/component"] == role
@@ -338,6 +349,17 @@ def test_one_file_serves_all_agents(tmp_path: Path) -> None:
     assert config.health is not None
     assert str(Path(str(config.health.path)).parent) in paths
     assert agent()["terminationGracePeriodSeconds"] > (config.linger_ns + FLUSH_NS) / 1e9 + 5
+
+
+def test_a_collector_is_told_its_host_and_reads_its_table() -> None:
+    """It runs the module of the agents' image, with the name that the platform has of the host."""
+    (container,) = dict(pods())["collector"]["containers"]
+    *python, module = container["command"]
+    assert (python, module) == (["python3", "-P", "-m"], "probers.collector")
+    (host,) = [e for e in container["env"] if e["name"] == "SKELETONHUNTER_COLLECT_HOST_ID"]
+    assert host["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+    flags = {f.name for f in fields(CollectConfig)}
+    assert set(settings("collector")["collect"]) <= flags
 
 
 @pytest.mark.parametrize("name", ["livenessProbe", "readinessProbe"])
