@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ops.bench.collectives import kills
+from ops.bench.collectives import arena, kills
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
 from ops.bench.collectives.kept import Keeper
 from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
@@ -41,6 +41,9 @@ NOTES: Final = (
     "Kills: jobs of eight ranks whose records are made up, on a real Kafka; two hang watchers, two "
     "localizers and two tellers in the place of collectors. One after another is killed at random "
     "moments while jobs hang, and started again.",
+    "Arena: simulated jobs of 16 to 64 ranks and of 1,024 (tensor, pipeline, data and expert "
+    "parallel; gloo, NCCL over TCP and over RDMA) on a simulated cluster that agents probe, with "
+    "the real watcher, workers, localizer and join; ranges of shares are 95 % intervals (Wilson).",
     "Healthy stretches hold a checkpoint that all wait for and a pause for evaluation each.",
 )
 # A task id of its own: a collector sees all jobs of a machine.
@@ -250,7 +253,9 @@ PARTS: Final[Parts] = {
     "live": partial(measure, "live", live_bench),
     "dumps": partial(measure, "dumps alone", dumps_bench),
     "kills": kills.measure,
+    "arena": arena.measure,
 }
-DEFAULT_RUNS: Final[Mapping[str, int]] = {}
+# Two runs of the arena take ten minutes of a core.
+DEFAULT_RUNS: Final[Mapping[str, int]] = {"arena": 2}
 SOME: Final = tuple(cause.name for cause in CAUSES)
 """What `--causes` chooses from."""
