@@ -70,6 +70,8 @@ class Finding:
         Ranks that wait for it, directly or through others.
     unbegun
         Of an operation that all launched: those whose GPU has not come to it, while others' has.
+    finished
+        Of an operation that all launched: those that have finished it.
     doubts
         What makes it less sure.
     stacks
@@ -89,6 +91,7 @@ class Finding:
     doubts: tuple[str, ...]
     next_steps: tuple[str, ...]
     stacks: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    finished: tuple[int, ...] = ()
     unbegun: tuple[int, ...] = ()
 
 
@@ -385,6 +388,7 @@ class _Explainer:
             next_steps=DECIDES,
             candidates=candidates,
             unbegun=tuple(rest) if begun else (),
+            finished=tuple(finished),
         )
 
     def _transfer(self, end: End, place: Place) -> Finding:
@@ -500,6 +504,7 @@ class _Explainer:
         ranks: tuple[int, ...] = (),
         candidates: tuple[str, ...] = (),
         unbegun: tuple[int, ...] = (),
+        finished: tuple[int, ...] = (),
     ) -> Finding:
         waits = [wait for end in ends for wait in end.waits]
         if early := [rank for rank in ranks if rank in self._untimely]:
@@ -526,6 +531,7 @@ class _Explainer:
             waiting=waiting, age=age, evidence=tuple(evidence), doubts=tuple(doubts),
             next_steps=next_steps,
             stacks=where_ranks_are([self._snapshots[r] for r in sorted(shown)]), unbegun=unbegun,
+            finished=finished,
         )  # fmt: skip
 
     def _doubts_of(self, waits: Sequence[Wait], age: Age) -> list[str]:

@@ -332,6 +332,8 @@ class HangWatch:
             if (usual and not seen) or late.isdisjoint(finding.waiting):
                 continue
             name = names.get(finding.group, finding.group)
+            if _may_be_over(finding, name, job, now_ns):
+                continue
             cause = cause_of(finding, name, job, now_ns)
             if cause is not None and seen and not _is_seen(cause):
                 continue
@@ -349,6 +351,24 @@ def _is_seen(cause: Cause) -> bool:
     classes = {HangClass.PROCESS_STOPPED, HangClass.RANK_MISSING}
     sure = cause.hang_class in classes and cause.certainty is Certainty.SURE
     return sure or cause.hang_class is HangClass.DESYNCHRONISED
+
+
+def _may_be_over(finding: diagnosis.Finding, communicator: str, job: JobState, now_ns: int) -> bool:
+    """Return whether those that wait were read before others that have finished the operation.
+
+    So it is when a long pause ends: some ranks are read before its end, others after it. A process
+    that is stopped is read no more.
+    """
+    ends = [job.ranks[rank].read_ns for rank in finding.finished if rank in job.ranks]
+    waits = [
+        state.read_ns
+        for rank in finding.waiting
+        if (state := job.ranks.get(rank)) is not None
+        and state.waits_in(communicator)
+        and not state.halted
+        and now_ns - state.read_ns <= SILENT_NS
+    ]
+    return bool(ends) and any(read_ns < min(ends) for read_ns in waits)
 
 
 def _believed_size(job: JobState) -> int | None:
