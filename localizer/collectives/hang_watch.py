@@ -307,7 +307,10 @@ class HangWatch:
             return None
         soon = hang is not None and now_ns - us_to_ns(hang.event_at) <= RETURN_NS
         alike = hang is not None and (hang.communicator is None) == (found.communicator is None)
-        again = soon and watched.attempt == job.attempt
+        # Who took over from another process knows of no attempt, and opens no hang a second time.
+        again = (soon and watched.attempt == job.attempt) or (
+            hang is not None and hang.hang_id == found.hang_id
+        )
         if hang is not None and alike and (known is not None or again):
             return followed(hang, found)
         watched.attempt = job.attempt

@@ -231,6 +231,11 @@ def measure(runs: int, say: Say, kills: int = KILLS) -> list[Figure]:
         rig.hear_for(max(DRAIN_S, left_s))
         rig.close()
         found = score(jobs, rig.told)
+        twice = Counter(h.hang_id for h in rig.told.hangs if h.seq == 1)
+        for hang_id, count in twice.items():
+            if count > 1:
+                own = [h for h in rig.told.hangs if h.hang_id == hang_id]
+                say(f"opened twice: {[(h.seq, h.state.value, h.event_at, h.ranks) for h in own]}")
         say(f"{found}; killed {dict(killed)}; {rig.ended} ended by themselves")
     return figures(found, killed)
 

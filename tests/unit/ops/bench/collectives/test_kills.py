@@ -57,6 +57,18 @@ def test_a_watcher_that_reads_again_does_not_call_a_hang_usual(killed_s: int) ->
     assert len({h.hang_id for h in [*published.values(), *rest]}) == 2
 
 
+def test_who_takes_over_opens_no_hang_a_second_time() -> None:
+    """One that was told as over, and is not, comes back under its id with the next number."""
+    (told,) = tell(HangWatch("lab"), 0, 50)
+    at = told.event_at + 10 * SECOND_US
+    over = replace(told, seq=2, state=RESOLVED, event_at=at, resolved_at=at)
+    again = HangWatch("lab", [over])
+    tell(again, 0, 50, decide=False)
+    back, end = tell(again, 50, 120)
+    assert (back.hang_id, back.seq, back.state) == (told.hang_id, 3, FaultLifecycle.UPDATED)
+    assert (end.hang_id, end.seq, end.state) == (told.hang_id, 4, RESOLVED)
+
+
 def test_a_plan_is_kept_whole(tmp_path: Path) -> None:
     """In a file that tellers read; some job hangs whenever something is killed."""
     jobs = plan(BEGIN_US, 20, random.Random(1))
