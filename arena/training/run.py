@@ -21,9 +21,10 @@ from arena.training.troubles import Pauses, RankTrouble
 from arena.training.wires import Wires
 from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
+from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.hang_watch import HangWatch
 from localizer.config import CoreConfig
-from schemas.records import CollectiveBatch, Communicator, FaultEvent, Hang, SocketBatch
+from schemas.records import CollectiveBatch, FaultEvent, Hang
 from schemas.topics import COLLECTIVE_HANG
 from schemas.units import MS_NS, SECOND_NS, US_NS, US_PER_S
 from streams.config import DetectionConfig
@@ -151,13 +152,10 @@ class JobFeed:
 def feed(watch: HangWatch, read: Read) -> None:
     """Give the watcher a record."""
     arrived_ns = EPOCH_NS + read.at_us * US_NS
-    match read.record:
-        case CollectiveBatch():
-            watch.feed_batch(read.record, read.operations, arrived_ns)
-        case SocketBatch():
-            watch.feed_sockets(read.record, arrived_ns)
-        case Communicator():
-            watch.feed_communicator(read.key, read.record)
+    record = read.record
+    if isinstance(record, CollectiveBatch):
+        record = RankBatch(record, read.operations)
+    watch.feed(read.key, record, arrived_ns)
 
 
 class JobRun:
