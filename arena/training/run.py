@@ -153,9 +153,8 @@ def feed(watch: HangWatch, read: Read) -> None:
     """Give the watcher a record."""
     arrived_ns = EPOCH_NS + read.at_us * US_NS
     record = read.record
-    if isinstance(record, CollectiveBatch):
-        record = RankBatch(record, read.operations)
-    watch.feed(read.key, record, arrived_ns)
+    batch = RankBatch(record, read.operations) if isinstance(record, CollectiveBatch) else record
+    watch.feed(read.key, batch, arrived_ns)
 
 
 class JobRun:
