@@ -210,8 +210,9 @@ def test_prometheus_answers_every_expression_of_the_rules(prometheus: str) -> No
 
 
 # These need a whole window of counters, a minute of an agent's answers, a second transition while
-# Prometheus looks on (the rate of a histogram that has just appeared is not a number).
-NOT_YET = ("Oldest skeleton", "Worst clock", "Verdict's delay")
+# Prometheus looks on (the rate of a histogram that has just appeared is not a number), a job that
+# hangs.
+NOT_YET = ("Oldest skeleton", "Worst clock", "Verdict's delay", "Transitions by class")
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda one: one.name)
