@@ -51,9 +51,13 @@ AGAIN_NS: Final = 2 * SECOND_NS
 LARGE: Final = 1_024
 AGAIN_LARGE_NS: Final = 10 * SECOND_NS
 MAX_JOBS: Final = 4_096
-# A job that held more than there is room for is taken up again after so long.
+# The last operation of each communicator says where a rank stands.
 LAST_KEPT: Final = 1
+# A job that held more than there is room for, or that no analysis copes with, is taken up again
+# after so long.
 ASIDE_NS: Final = 120 * SECOND_NS
+# What is wrong with a job's records, and nothing else.
+OF_ONE_JOB: Final = (ValueError, ArithmeticError, LookupError, TypeError)
 # Any rank may say how many there are, and those of which nothing is heard are looked at one by one.
 # Of a job of which less than an eighth is heard their absence says nothing.
 MOST_UNHEARD: Final = 8
@@ -121,6 +125,8 @@ class HangWatch:
     ----------
     refused
         Records of jobs beyond the bounds.
+    failures
+        Jobs that no analysis coped with, and why; whoever tells of them empties it.
     most_held
         What is held of all jobs together at most; see `JobState.weight`.
     """
@@ -128,6 +134,7 @@ class HangWatch:
     def __init__(self, cluster: str, published: Iterable[Hang] = ()) -> None:
         self.refused = 0
         self.most_held = MOST_HELD
+        self.failures: list[tuple[str, str]] = []
         self._held = self._fed = 0
         self.now_ns: int | None = None
         self._cluster = cluster
@@ -208,16 +215,21 @@ class HangWatch:
                     held[name] = self._jobs[name].job.weight()
             while sum(held.values()) > room:
                 name = max(held, key=lambda name: (held[name], name))
-                watched = self._jobs[name]
-                spans = watched.job.hang_spans
-                watched.job = JobState(name, hung=watched.open_hang is not None, hang_spans=spans)
-                watched.aside_ns = now_ns + ASIDE_NS
+                self._set_aside(self._jobs[name], now_ns)
                 held[name] = 0
-                self.refused += 1
         elif sum(held.values()) < self.most_held * EASY_SHARE:
             for watched in self._jobs.values():
                 watched.job.most_kept = max(LEAST_KEPT, watched.job.most_kept)
         self._held, self._fed = sum(held.values()), 0
+
+    def _set_aside(self, watched: _Watched, now_ns: int) -> None:
+        """Forget a job, and take nothing of it for a while."""
+        job = watched.job
+        watched.job = JobState(
+            job.task_id, hung=watched.open_hang is not None, hang_spans=job.hang_spans
+        )
+        watched.aside_ns = now_ns + ASIDE_NS
+        self.refused += 1
 
     @property
     def held(self) -> int:
@@ -261,15 +273,22 @@ class HangWatch:
             return []
         self.now_ns = now_ns
         found = []
-        for _, watched in sorted(self._jobs.items()):
-            hang = self._decide(watched, now_ns)
+        for name, watched in sorted(self._jobs.items()):
+            try:
+                hang = self._decide(watched, now_ns)
+            except OF_ONE_JOB as error:
+                # One job's strange records must not end the watch of all others.
+                self.failures.append((name, repr(error)))
+                self._set_aside(watched, now_ns)
+                continue
             if hang is not None:
                 watched.set_hang(hang)
                 found.append(hang)
-        self._forget(now_ns)
+        self.forget(now_ns)
         return found
 
-    def _forget(self, now_ns: int) -> None:
+    def forget(self, now_ns: int) -> None:
+        """Forget the jobs that have ended, as `advance` does."""
         for name, watched in list(self._jobs.items()):
             job = watched.job
             heard_ns = job.heard_ns
@@ -277,8 +296,7 @@ class HangWatch:
                 heard_ns = max(heard_ns, us_to_ns(watched.hang.event_at))
             heard_ns = max(heard_ns, watched.aside_ns)
             if watched.open_hang is None and now_ns - heard_ns > FORGET_NS:
-                job.ranks.clear()
-                job.sockets.clear()
+                job.forget_ranks()
                 if not job.communicators:
                     del self._jobs[name]
 
@@ -296,7 +314,8 @@ class HangWatch:
             return resolved(known, now_ns, why)
         again_ns = AGAIN_LARGE_NS if len(job.ranks) > LARGE else AGAIN_NS
         early = now_ns - watched.looked_ns < again_ns
-        due = _is_read_since(job, overdue, now_ns) if overdue else known is None and job.slow
+        slow = known is None and job.slow and job.goes_on(now_ns)
+        due = _is_read_since(job, overdue, now_ns) if overdue else slow
         if early or not due:
             return None
         watched.looked_ns = now_ns
@@ -391,11 +410,7 @@ def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int
     if watched.attempt not in {None, job.attempt}:
         return "the job was started anew"
     if hang.communicator is None:
-        # It was slow: one that stops now has another hang.
-        if overdue:
-            return "the job has stopped"
-        slow = job.slow or len(job.pace.known) < LEAST_KNOWN
-        return None if slow else "the job is no slower than it was in its slowest moments"
+        return _why_not_slow(job, overdue)
     # A process that starts again has read nothing of the job yet.
     waited = [job.ranks[rank] for rank in hang.waiting_ranks if rank in job.ranks]
     heard = any(
@@ -405,6 +420,16 @@ def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int
         for state in waited
     )
     return "the job goes on, or its ranks have ended" if heard and not overdue else None
+
+
+def _why_not_slow(job: JobState, overdue: list[Overdue]) -> str | None:
+    """Return why a job is slow no longer; None: it is. One that stops has another hang."""
+    if overdue:
+        return "the job has stopped"
+    if job.ranks and all(state.ended for state in job.ranks.values()):
+        return "its ranks have ended"
+    slow = job.slow or len(job.pace.known) < LEAST_KNOWN
+    return None if slow else "the job is no slower than it was in its slowest moments"
 
 
 def _is_read_since(job: JobState, overdue: list[Overdue], now_ns: int) -> bool:

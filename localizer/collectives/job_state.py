@@ -43,9 +43,13 @@ COMMUNICATORS_EACH: Final = 4
 # Ranks of one attempt are first heard of within this time; all start anew when one does, since
 # communicators do not outlive a member.
 RESTART_NS: Final = 60 * SECOND_NS
-# Whom ranks wait for is looked at as often as collectors tell; some 0.3 ms for each rank.
+# Whom ranks wait for is looked at as often as collectors tell. It takes some 2 ms for each rank,
+# with a full history twice as long, and nothing else is decided meanwhile.
 COMPARE_NS: Final = 2 * SECOND_NS
 COMPARED_AT_ONCE: Final = 64
+MOST_COMPARED: Final = 256
+# Launches that weigh as much as an operation that is held.
+LAUNCHES_EACH: Final = 4
 # Operations before those that are new: clocks are brought together by what both ranks launched.
 OVERLAP: Final = 64
 # Beyond these it is no job of ours.
@@ -163,6 +167,16 @@ class JobState:
         """Whether it is slower than ever, or one rank holds the others up as it never did."""
         return self.pace.slow or self.stragglers.found is not None
 
+    def goes_on(self, now_ns: int) -> bool:
+        """Return whether any of its processes is heard of, and has not ended."""
+        return any(not s.ended and not s.is_silent(now_ns) for s in self.ranks.values())
+
+    def forget_ranks(self) -> None:
+        """Forget a job that has ended; its communicators are known until their tombstones come."""
+        self.ranks.clear()
+        self.sockets.clear()
+        self.stragglers.forget()
+
     def apply_batch(
         self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
     ) -> None:
@@ -263,11 +277,12 @@ class JobState:
         )
         held += sum(1 + len(s.batch.sockets) for s in self.sockets.values())
         held += sum(1 + len(c.ranks) // MEMBERS_EACH for c in self.communicators.values())
-        return held + len(self.waits)
+        return held + len(self.waits) + self.stragglers.weight // LAUNCHES_EACH
 
     def trim(self, most_kept: int) -> None:
         """Keep no more than so many finished operations of each communicator of a rank."""
         self.most_kept = min(most_kept, self.most_kept)
+        self.stragglers.forget()
         for state in self.ranks.values():
             state.forget_finished(self.most_kept)
 
@@ -356,7 +371,8 @@ class JobState:
         """See whom the others waited for since, where the library's launches tell, as gloo's do."""
         states = self.ranks
         every_ns = COMPARE_NS * max(1, len(states) // COMPARED_AT_ONCE)
-        if now_ns - self._compared_ns < every_ns or len(states) < 2:
+        early = now_ns - self._compared_ns < every_ns
+        if early or not 2 <= len(states) <= MOST_COMPARED:
             return
         self._compared_ns = now_ns
         whole = self.world_size is None or len(states) == self.world_size

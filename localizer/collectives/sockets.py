@@ -130,7 +130,7 @@ def stuck_flows(states: Mapping[int, SocketState], ranks: Iterable[int]) -> list
                 repeats = bool(socket.backoff) or bool(socket.retransmits)
                 place = f"{socket.peer_address}:{socket.peer_port}"
                 found.append(Stuck(rank, peer, socket.unacked_bytes, stalled_ns, repeats, place))
-    return sorted(found, key=lambda s: (-s.stalled_ns, s))
+    return sorted(found, key=lambda s: (-s.stalled_ns, _place_of(s)))
 
 
 def queued_flows(states: Mapping[int, SocketState]) -> list[Stuck]:
@@ -150,7 +150,12 @@ def queued_flows(states: Mapping[int, SocketState]) -> list[Stuck]:
             if peer is not None:
                 place = f"{socket.peer_address}:{socket.peer_port}"
                 found.append(Stuck(rank, peer, socket.queued_bytes, waited_ns, False, place))
-    return sorted(found, key=lambda s: (-s.unacked_bytes, s))
+    return sorted(found, key=lambda s: (-s.unacked_bytes, _place_of(s)))
+
+
+def _place_of(flow: Stuck) -> tuple[int, int, str]:
+    """Return what flows are ordered by; of some the peer is not known."""
+    return flow.src_rank, -1 if flow.dst_rank is None else flow.dst_rank, flow.peer
 
 
 def common_ranks(flows: Iterable[Stuck], hosts: Mapping[int, str] | None = None) -> tuple[int, ...]:

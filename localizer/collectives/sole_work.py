@@ -64,7 +64,9 @@ def sole_work(
             at = (operation.launched_at or 0) - offset
             if before is not None and before[0] == operation.record_id - 1:
                 rows.append((place, operation.record_id, before[1], min(at, before[2]), at))
-            before = operation.record_id, at, finished[operation.communicator, operation.sequence]
+            # Of an operation that was told twice, differently, the end may not be known.
+            end = finished.get((operation.communicator, operation.sequence))
+            before = None if end is None else (operation.record_id, at, end)
             reach = at
         begins.append((held[0].launched_at or 0) - offset)
         # One that waits does so until its recorder was read; what others do is known so far, too.

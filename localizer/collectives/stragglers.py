@@ -92,6 +92,16 @@ class Stragglers:
         known, last = self._taken.get(rank, (attempt, -1))
         return last if known == attempt else -1
 
+    @property
+    def weight(self) -> int:
+        """How many launches are held."""
+        return sum(len(held) for part in (self._known, self._since) for held in part.values())
+
+    def forget(self) -> None:
+        """Forget what is known of all ranks."""
+        self.begin_anew()
+        self._known.clear()
+
     def begin_anew(self) -> None:
         """Note that a process was started anew: that it is as slow has to be seen anew."""
         self.found = None
@@ -111,6 +121,8 @@ class Stragglers:
         kinds
             How many kinds of operations a rank has.
         """
+        if self.found is not None and self.found.rank not in attempts:
+            self.begin_anew()
         keep = self._known if self.found is None else self._since
         for rank, done in worked.items():
             last = self.taken(rank, attempts[rank])
@@ -125,7 +137,7 @@ class Stragglers:
             # What told that it is over is usual again.
             last = self.found.blocks * self.found.operations
             for rank, held in self._since.items():
-                self._known[rank].extend(list(held)[-last:])
+                self._known.setdefault(rank, deque(maxlen=MOST_KNOWN)).extend(list(held)[-last:])
             self.found = None
             self._since.clear()
 

@@ -168,19 +168,17 @@ def waits_of_gpus(
     not begun waits for what it does before. Only where the recorder has times of beginnings; a send
     holds nothing up.
     """
+    timed = {s.rank for s in snapshots if any(o.started_at is not None for o in s.operations)}
+    held = [wait for wait in waits if isinstance(wait, Wait)]
     oldest: dict[int, int] = {}
-    timed: set[int] = set()
-    for snapshot in snapshots:
-        for operation in snapshot.operations:
-            if operation.started_at is not None:
-                timed.add(snapshot.rank)
-            sends = operation.is_p2p and operation.operation.startswith("send")
-            if snapshot.rank not in oldest and not sends and not is_finished(operation):
-                oldest[snapshot.rank] = operation.record_id
+    for wait in held:
+        if not (wait.operation.is_p2p and wait.operation.operation.startswith("send")):
+            before = oldest.get(wait.waiter, wait.operation.record_id)
+            oldest[wait.waiter] = min(before, wait.operation.record_id)
     found = []
-    for wait in waits:
+    for wait in held:
         place = wait.target
-        if not isinstance(wait, Wait) or not isinstance(place, Place):
+        if not isinstance(place, Place):
             continue
         mismatch = mismatches.get(place.group) if place.sender is None else None
         if mismatch is not None and mismatch.sequence == place.sequence:

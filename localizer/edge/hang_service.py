@@ -160,11 +160,16 @@ class HangService:
         if not self._ready:
             self._ready = True
             self._log.info("hangs.ready", records=self.counts.records.total())
+        quiet_ns = round((time.monotonic() - self._quiet_s) * SECOND_NS)
+        now_ns = event_time(self._newest_ns, watch.latest_told_ns, quiet_ns)
         if not leads:
+            watch.forget(now_ns)
             return True
         began_s = time.perf_counter()
-        quiet_ns = round((time.monotonic() - self._quiet_s) * SECOND_NS)
-        found = watch.advance(event_time(self._newest_ns, watch.latest_told_ns, quiet_ns))
+        found = watch.advance(now_ns)
+        while watch.failures:
+            task_id, error = watch.failures.pop()
+            self._log.error("hangs.analysis_failed", task_id=task_id, error=error)
         self.counts.analyses.observe(time.perf_counter() - began_s)
         if found:
             outbox.publish(found)

@@ -44,6 +44,18 @@ _ARRAY: Final = int(Op.ARRAY)
 
 
 @inlined
+def pass_null(plan: Plan, step: int, out: NDArray[np.int64], row: int) -> int:
+    """Note a null where `SKIP_NULL` stands; return how many instructions it passes over.
+
+    What a message had that ended too early may still stand in the row.
+    """
+    column = plan.program[step + 1, 1]
+    if column >= 0 and plan.program[step + 1, 0] in (_TEXT, _DOUBLE, _LONG):
+        out[column, row] = NULL
+    return int(plan.program[step, 1])
+
+
+@inlined
 def read_fields(
     data: NDArray[np.uint8],
     at: int,
@@ -115,7 +127,7 @@ def read_fields(
                 out[column, row] = symbols[program[step, 2] + 1 + value]
         elif op == _SKIP_NULL:
             if value == program[step, 2]:
-                step += column
+                step += pass_null(plan, step, out, row)
             elif value != 1 - program[step, 2]:
                 return BAD
         else:

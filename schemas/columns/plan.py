@@ -44,7 +44,7 @@ class Kind(Enum):
     ENUM = auto()
     # Where the text begins in the data; the next column holds its length in bytes.
     TEXT = auto()
-    # The same, or both columns as they were.
+    # The same, or NULL in the first column.
     NULLABLE_TEXT = auto()
     # 0: false, -1: true; any other number is none.
     BOOLEAN = auto()

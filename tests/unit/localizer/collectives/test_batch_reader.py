@@ -155,3 +155,22 @@ def test_of_arrays_that_are_always_new_only_the_last_are_remembered(
     reader = BatchReader(CODEC)
     assert read(reader, values) == [by_codec(value) for value in values]
     assert 0 < len(reader._communicators._found) < len(values) // 2
+
+
+def test_nothing_of_a_bad_message_stands_in_the_next_one() -> None:
+    """It ends a byte too late, when all its columns are filled."""
+    operation = BatchOperation(
+        record_id=1, communicator=0, signature=0, sequence=0, is_p2p=False,
+        state=CollectiveState.COMPLETED,
+    )  # fmt: skip
+    signature = OperationSignature(
+        operation="all_reduce", input_shapes=(), output_shapes=(), input_dtypes=(),
+        output_dtypes=(),
+    )  # fmt: skip
+    batch = replace(PLAIN, communicators=("a",), signatures=(signature,), operations=(operation,))
+    good = CODEC.encode(topics.COLLECTIVE_OP, batch)
+    retired = replace(batch, operations=(replace(operation, retired=True),))
+    reader = BatchReader(CODEC)
+    (alone,) = read(reader, [good])
+    bad = CODEC.encode(topics.COLLECTIVE_OP, retired) + b"\0"
+    assert read(reader, [bad, good]) == [None, alone]

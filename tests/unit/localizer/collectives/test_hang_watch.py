@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from localizer.collectives.hang_watch import HangWatch
+from localizer.collectives.job_state import JobState
 from schemas.bounds import violation
 from schemas.codec import to_datum
 from schemas.enums import Certainty, CollectiveState, FaultLifecycle, HangClass, ProcessState
-from schemas.records import CollectiveBatch, Communicator, Hang
+from schemas.records import CollectiveBatch, CollectiveSnapshot, Communicator, Hang
 from schemas.topics import COLLECTIVE_COMM, COLLECTIVE_OP
 from schemas.units import SECOND_NS, us_to_ns
 from tests.collective_batches import CLUSTER, TASK, Arrival, Job, arrivals, moved, seconds, socket
@@ -251,3 +252,24 @@ def test_a_size_that_nobody_could_have_changes_nothing(tmp_path: Path) -> None:
     _, found = watched(claimed)
     assert [(h.hang_class, h.ranks) for h in found] == [(h.hang_class, h.ranks) for h in right]
     assert right
+
+
+def test_a_job_that_no_analysis_copes_with_does_not_end_the_watch_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told and left alone for a while; the hang of the other one is told as ever."""
+    job = Job.load("stalled", tmp_path)
+    log = sorted(
+        [*arrivals(job), *arrivals(job, task="strange")], key=lambda arrival: arrival.at_ns
+    )
+    usual = JobState.snapshots
+
+    def snapshots(state: JobState) -> list[CollectiveSnapshot]:
+        if state.task_id == "strange":
+            raise KeyError("sequence")
+        return usual(state)
+
+    monkeypatch.setattr(JobState, "snapshots", snapshots)
+    watch, hangs = watched(log)
+    assert {hang.task_id for hang in hangs} == {TASK}
+    assert watch.failures[0] == ("strange", "KeyError('sequence')")

@@ -1,5 +1,6 @@
 """Which bytes are stuck, and between whom."""
 
+from dataclasses import replace
 from typing import Any
 
 from localizer.collectives.sockets import SocketState, Stuck, common_ranks, stuck_flows
@@ -31,6 +32,14 @@ def test_both_ends_are_found_by_their_addresses() -> None:
     assert (flow.src_rank, flow.dst_rank, flow.repeats) == (0, 2, True)
     assert stuck_flows(held, [1]) == []
     assert common_ranks([flow]) == (0, 2)
+
+
+def test_sockets_of_which_some_have_no_known_peer_are_in_order() -> None:
+    """One to another rank, one to a store, both stuck for the same time."""
+    stuck: dict[str, Any] = {"unacked_bytes": 10, "stalled_ns": 2 * SECOND_NS}
+    elsewhere = replace(socket(0, 1, **stuck), peer_address="10.9.9.9")
+    held = states(batch(0, socket(0, 2, **stuck), elsewhere), batch(2, socket(2, 0)))
+    assert [flow.dst_rank for flow in stuck_flows(held, [0])] == [None, 2]
 
 
 def test_what_is_outstanding_for_a_moment_is_not_stuck() -> None:

@@ -103,3 +103,27 @@ def test_it_is_over_when_as_many_iterations_are_as_usual_and_comes_back_if_it_do
     assert watch.found is not None
     watch.begin_anew()
     assert watch.found is None
+
+
+def both(watch: Stragglers, done: list[tuple[int, int]], first: int, ranks: tuple[int, ...]) -> int:
+    """Give launches of some ranks, of which rank 2 alone works alone; return the next record."""
+    for number, (lasted, sole) in enumerate(done, start=first):
+        worked = {r: [Worked(number, lasted, sole if r == 2 else 0)] for r in ranks}
+        watch.observe(worked, dict.fromkeys(ranks, 1), KINDS)
+    return first + len(done)
+
+
+def test_ranks_may_come_and_go_while_one_is_slow() -> None:
+    """Who is new then has a history afterwards; a slow rank that is gone holds nobody up."""
+    watch = Stragglers()
+    at = both(watch, launches(140), 0, (1, 2))
+    at = both(watch, launches(30, sole_us=600_000), at, (1, 2))
+    assert watch.found is not None
+    at = both(watch, launches(30), at, (1, 2, 3))
+    assert watch.found is None
+    at = both(watch, launches(30, sole_us=600_000), at, (1, 2, 3))
+    assert watch.found is not None
+    both(watch, launches(1), at, (1, 3))
+    assert watch.found is None
+    watch.forget()
+    assert watch.weight == 0
