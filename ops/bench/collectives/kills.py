@@ -40,7 +40,7 @@ DRAIN_S: Final = 30.0
 # A hang is told within this of its end, or it is lost.
 LATE_S: Final = 5
 MARK_EACH_S: Final = 0.2
-TELLER: Final = "collect"
+TELLER: Final = "tellers"
 
 
 @dataclass(slots=True)
