@@ -121,6 +121,8 @@ class _Rank:
     unsent: dict[int, CollectiveOp] = field(default_factory=dict)
     recorded_at: int | None = None
     missing_reason: str | None = "no dump yet"
+    # Why RAS, too, says nothing.
+    ras_reason: str | None = None
     refusal: str | None = None
     refusals: dict[CollectiveSource, str] = field(default_factory=dict)
     snapshot_at: int | None = None
@@ -210,11 +212,11 @@ class Collector:
         if known.source in {None, source}:
             known.missing_reason = f"refused: {why}"
 
-    def add_missing(self, key: RankKey, why: str) -> None:
-        """Add to the reason why nothing is known of a rank's operations."""
+    def observe_no_ras(self, key: RankKey, why: str) -> None:
+        """Take in why RAS says nothing of a rank: said as long as nothing else is known of it."""
         known = self._ranks.get(key)
-        if known is not None and known.source is None and known.missing_reason is not None:
-            known.missing_reason = f"{known.missing_reason}; {why}"
+        if known is not None:
+            known.ras_reason = why
 
     def batches(self, key: RankKey, now_us: int) -> list[Message]:
         """Return the records that tell of a rank at this time; a rank that ended is forgotten."""
@@ -325,6 +327,8 @@ class Collector:
         if reason is None and known.recorded_at is not None:
             age_us = now_us - known.recorded_at
             reason = f"no dump for {age_us // US_PER_S} s" if age_us > STALE_US else None
+        elif reason is not None and known.source is None and known.ras_reason is not None:
+            reason = f"{reason}; RAS: {known.ras_reason}"
         return CollectiveSnapshot(
             rank=known.job.rank, source="", library=changes.library, version=changes.version,
             # A dump may have been written during this look.

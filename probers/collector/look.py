@@ -50,7 +50,7 @@ class Looker:
         # Sockets of each rank, by inode; read again when there is one that is nobody's.
         self._owned: dict[RankKey, set[int]] = {}
         self._foreign: dict[int, set[int]] = {}
-        self._said: dict[str, str] = {}
+        self._said: dict[tuple[str, RankKey | None], str] = {}
         self.collector = Collector(cluster, host_id)
         self._nccl = NcclSources(config, self._procfs, self.collector, self._say)
         self.scan = Scan()
@@ -69,6 +69,7 @@ class Looker:
                 self._dumps.forget(key)
                 self._nccl.forget(key)
                 self._owned.pop(key, None)
+                self._said = {about: said for about, said in self._said.items() if about[1] != key}
         messages = []
         for key, (job, process) in scan.ranks.items():
             self.collector.observe_process(job, process)
@@ -120,8 +121,8 @@ class Looker:
         self._tables.keep(namespaces.keys())
         self._foreign = {n: held for n, held in self._foreign.items() if n in namespaces}
         held = self._history.observe(found, now.monotonic_ns)
-        for reason in set(reasons.values()):
-            self._say("sockets.unread", reason)
+        if reasons:
+            self._say("sockets.unread", "; ".join(sorted(set(reasons.values()))))
         return [
             self.collector.sockets(key, self._with_flows(key, held), reasons.get(key), now_us)
             for key in scan.ranks
@@ -176,11 +177,15 @@ class Looker:
         if scan.left_out:
             self._say("ranks.left_out", f"{scan.left_out} beyond max_ranks")
 
-    def _say(self, event: str, reason: str) -> None:
-        """Log a trouble unless it is what was said last."""
-        if self._said.get(event) != reason:
-            self._said[event] = reason
+    def _say(self, event: str, reason: str, key: RankKey | None = None) -> None:
+        """Log a trouble, of a rank or of all, unless it is what was said of them last."""
+        if self._said.get((event, key)) == reason:
+            return
+        self._said[event, key] = reason
+        if key is None:
             self._log.warning(event, reason=reason)
+        else:
+            self._log.warning(event, reason=reason, task_id=key[0], rank=key[1])
 
 
 def _reason(what: str, error: OSError) -> str:

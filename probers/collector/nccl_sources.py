@@ -20,8 +20,8 @@ from schemas.records import RankSocket
 from schemas.units import US_NS
 
 Ranks = Mapping[RankKey, tuple[JobRank, ProcessReading]]
-# Tells a trouble by its event, unless it is what was told last.
-Say = Callable[[str, str], None]
+# Tells a trouble by its event and rank, unless it is what was told of them last.
+Say = Callable[[str, str, RankKey], None]
 
 
 class NcclSources:
@@ -68,7 +68,7 @@ class NcclSources:
         if self._ras_s:
             self._ask(ranks, now, patient=patient)
         for key, why in self._silent.items():
-            self._collector.add_missing(key, f"RAS: {why}")
+            self._collector.observe_no_ras(key, why)
         return flows
 
     def _ring(
@@ -80,13 +80,13 @@ class NcclSources:
             self._collector.refuse(key, CollectiveSource.PROFILER, str(error))
             return None
         except (OSError, ValueError) as error:
-            self._say("rings.unread", _reason(error))
+            self._say("rings.unread", _reason(error), key)
             return None
         if reading is None:
             return None
         self._collector.counts.rings += 1
         if reading.lost:
-            self._say("rings.lost", f"{reading.lost} events of {key[0]} rank {key[1]}")
+            self._say("rings.lost", f"{reading.lost} events", key)
         self._collector.observe_operations(key, CollectiveSource.PROFILER, reading.dump, now_us)
         return reading.flows
 
@@ -94,15 +94,14 @@ class NcclSources:
         try:
             reading = self._logs.look(key, job, process)
         except (OSError, ValueError) as error:
-            self._say("inspector.unread", _reason(error))
+            self._say("inspector.unread", _reason(error), key)
             return
         if reading is None:
             return
-        who = f"{key[0]} rank {key[1]}"
         if reading.refused:
-            self._say("inspector.refused", f"{reading.refused} lines of {who}: {reading.why}")
+            self._say("inspector.refused", f"{reading.refused} lines: {reading.why}", key)
         if reading.left_out_bytes:
-            self._say("inspector.left_out", f"{reading.left_out_bytes} bytes of {who}")
+            self._say("inspector.left_out", f"{reading.left_out_bytes} bytes", key)
         self._collector.observe_operations(key, CollectiveSource.INSPECTOR, reading.dump, now_us)
 
     def _ask(self, ranks: Ranks, now: Instant, *, patient: bool) -> None:
@@ -143,7 +142,7 @@ class NcclSources:
         self._collector.counts.ras += 1
         found = troubles(status)
         if found:
-            self._say("ras.troubles", f"{keys[0][0]}: " + "; ".join(found[:10]))
+            self._say("ras.troubles", "; ".join(found[:10]), keys[0])
         now_us = now.realtime_ns // US_NS
         for key in keys:
             job, process = ranks[key]

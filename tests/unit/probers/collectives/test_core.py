@@ -153,6 +153,19 @@ def test_a_dump_that_cannot_be_used_is_refused_and_counted(
     assert capsys.readouterr().out == ""
 
 
+def test_why_ras_says_nothing_is_said_once_however_often_it_is_seen() -> None:
+    """A refused dump that stays as it is is looked at for hours."""
+    watched = Watched()
+    for look in range(2_000):
+        watched.dump(b"no dump" if look == 0 else None)
+        watched.collector.observe_no_ras(KEY, "Connection refused")
+    reason = watched.batch(BEGIN).missing_reason or ""
+    assert reason.startswith("refused: ")
+    assert reason.count("RAS: Connection refused") == 1
+    watched.dump(Rank(0, WORLD).launch("0").pickled())
+    assert watched.batch(BEGIN + SECOND).missing_reason is None
+
+
 def test_another_process_is_another_attempt() -> None:
     """Nothing of the former stays; one that began earlier is no new one."""
     watched = Watched()
