@@ -9,7 +9,8 @@ finished for a second, again later with stacks, and while the job goes on so oft
 thousandths of the time. Between, a file beside it (`.alive`) is touched: the dump still holds all.
 
 A process that aborts, as gloo's does when it is sent more bytes than it expects, ends six seconds
-later, so that its last dump has the operation in which it did.
+later, so that its last dump has the operation in which it did. So does one that is sent SIGABRT. On
+Linux, and where nothing else handles that signal.
 """
 
 import contextlib
@@ -23,6 +24,10 @@ import time
 from typing import Any
 
 CHECK_S = 0.5
+# The handler is given the signal's number, and takes it for seconds.
+LINGER_S = int(signal.SIGABRT)
+# The kernel takes the handler away when it has called it, and leaves this flag.
+SA_RESETHAND = 0x80000000
 # Nothing launched and nothing finished in two checks: the job waits for something.
 STILL_CHECKS = 2
 # Stacks take seconds to find out, once: only of what has waited for long.
@@ -146,18 +151,46 @@ def start(base: str | None = None, rank: int | None = None) -> Recorder | None:
 
 
 def linger() -> None:
-    """Let a process that aborts live for some seconds more, unless it has a way to abort.
+    """Let a process that aborts live for some seconds more, unless something handles that.
 
     The C library's own `sleep` is the handler of SIGABRT: no Python may run in one, and POSIX lists
     it among the functions that may. What it is given is the signal's number, 6, as seconds. The
-    other threads go on meanwhile.
+    other threads go on meanwhile. `abort` ends the process when the handler returns; where the
+    signal was sent by `kill`, a thread that sees that the handler was called sends it again.
     """
-    if signal.getsignal(signal.SIGABRT) is not signal.SIG_DFL:
+    if sys.platform != "linux":
         return
     library = ctypes.CDLL(None)
-    library.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
-    library.signal.restype = ctypes.c_void_p
-    library.signal(int(signal.SIGABRT), ctypes.cast(library.sleep, ctypes.c_void_p))
+    found = _Action()
+    library.sigaction(int(signal.SIGABRT), None, ctypes.byref(found))
+    if found.handler:
+        # Of faulthandler, say, which Python's `signal.getsignal` does not know.
+        return
+    sleep = ctypes.cast(library.sleep, ctypes.c_void_p)
+    action = _Action(handler=sleep, flags=SA_RESETHAND)
+    library.sigaction(int(signal.SIGABRT), ctypes.byref(action), None)
+
+    def end() -> None:
+        while True:
+            time.sleep(CHECK_S)
+            library.sigaction(int(signal.SIGABRT), None, ctypes.byref(found))
+            # Who sets the default by hand leaves no such flag.
+            if not found.handler and found.flags & SA_RESETHAND:
+                time.sleep(LINGER_S)
+                os.kill(os.getpid(), signal.SIGABRT)
+
+    threading.Thread(target=end, name="torch_dump_abort", daemon=True).start()
+
+
+class _Action(ctypes.Structure):
+    """What glibc and musl call `struct sigaction`."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_ubyte * 128),
+        ("flags", ctypes.c_uint),
+        ("restorer", ctypes.c_void_p),
+    )
 
 
 def _of_backend(bindings: dict[str, Any]) -> dict[str, Any]:

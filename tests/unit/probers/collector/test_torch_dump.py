@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,38 @@ def test_a_process_that_aborts_lives_long_enough_for_its_last_dump() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
     assert done.returncode == -signal.SIGABRT
     assert float(done.stdout.split()[-1]) > 3.0
+
+
+HANDLED = """
+import faulthandler, os, signal, sys, time
+sys.path.insert(0, {folder!r})
+{before}
+import torch_dump
+torch_dump.linger()
+{after}
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "least_s", "most_s", "said"),
+    [
+        # The sleep of this thread is cut short, and it would go on.
+        ("", "os.kill(os.getpid(), signal.SIGABRT)", 4.0, 30.0, ""),
+        ("faulthandler.enable()", "os.abort()", 0.0, 4.0, "Fatal Python error: Aborted"),
+        ("", "signal.signal(signal.SIGABRT, signal.SIG_DFL); time.sleep(8); sys.exit(0)",
+         8.0, 30.0, ""),
+    ],
+    ids=["kill", "faulthandler", "default"],
+)  # fmt: skip
+def test_a_sent_signal_ends_the_process_and_other_handlers_stay(
+    before: str, after: str, least_s: float, most_s: float, said: str
+) -> None:
+    """Six seconds later, or at once where something else handles it; and none without a signal."""
+    folder = str(Path(torch_dump.__file__).parent)
+    code = HANDLED.format(folder=folder, before=before, after=after)
+    begin = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    assert done.returncode == (0 if "exit" in after else -signal.SIGABRT)
+    assert least_s <= time.monotonic() - begin <= most_s
+    assert said in done.stderr
