@@ -18,9 +18,10 @@ from schemas.process.files import parse_json
 from schemas.records import CollectiveOp, CollectiveSnapshot, CommunicatorProgress
 
 LIBRARY: Final = "nccl"
-# 500 bytes for each rank of a communicator: 8,000 ranks in four each. JSON of empty objects takes
-# 24 times its size.
-MAX_ANSWER_BYTES: Final = 16 * 2**20
+# 500 bytes for each rank of a communicator: 4,000 ranks in four each. JSON of empty objects takes
+# 24 times its size, 200 MB: opened one at a time, and with the largest dump beside it, which takes
+# half a gigabyte, that is less than the 768 MiB that the collector is given.
+MAX_ANSWER_BYTES: Final = 8 * 2**20
 MAX_COMMUNICATORS: Final = 65_536
 MAX_MEMBERS: Final = 4 * (MAX_RANK + 1)
 MAX_FUNCTIONS: Final = 64

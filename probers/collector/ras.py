@@ -52,6 +52,8 @@ class RasAsker:
 
     own_namespace: int
     _questions: dict[Place, _Question] = field(default_factory=dict)
+    # An answer takes many times its size when it is opened: one at a time.
+    _opening: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, place: Place, path: Path, *, every_ns: int, now_ns: int) -> RasAnswer | None:
         """Return what was answered since the last look; ask anew when it is time.
@@ -69,7 +71,7 @@ class RasAsker:
         answer = None
         if known is not None and not _runs(known) and not known.taken:
             known.taken = True
-            answer = RasAnswer(known.status, known.why)
+            answer, known.status = RasAnswer(known.status, known.why), None
         due = known is None or (not _runs(known) and now_ns - known.asked_ns >= every_ns)
         if due and sum(map(_runs, self._questions.values())) < MAX_ASKED:
             self._ask(place, path, now_ns)
@@ -91,7 +93,9 @@ class RasAsker:
 
         def run() -> None:
             try:
-                question.status = parse_status(self._answer(namespace, path, address))
+                content = self._answer(namespace, path, address)
+                with self._opening:
+                    question.status = parse_status(content)
             except (RasError, OSError) as error:
                 question.why = str(error) if isinstance(error, RasError) else _why(error)
 

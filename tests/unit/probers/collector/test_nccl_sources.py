@@ -115,6 +115,21 @@ def test_a_ring_that_a_job_damages_is_told_once_and_harms_nobody(host: Host) -> 
     assert (batch.missing_reason, len(batch.operations)) == (None, 1)
 
 
+def test_a_trouble_is_logged_once_of_each_rank(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of two ranks in turns, look after look; and again when it changes."""
+    with caplog.at_level("WARNING"):
+        for _ in range(5):
+            for rank in (0, 1):
+                host.looker._say("rings.lost", f"{rank + 3} events", (host.task_id, rank))
+        host.looker._say("rings.lost", "9 events", (host.task_id, 1))
+    told = [getattr(r, "fields", {}) for r in caplog.records if r.message == "rings.lost"]
+    assert [(t["rank"], t["reason"]) for t in told] == [
+        (0, "3 events"), (1, "4 events"), (1, "9 events"),
+    ]  # fmt: skip
+
+
 def test_the_inspectors_log_is_told_where_there_is_no_ring(
     programs: Programs, tmp_path: Path, task_id: str
 ) -> None:

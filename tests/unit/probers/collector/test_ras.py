@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from probers.collectives.nccl_ras import RasStatus, parse_status
 from probers.collector import ras
 from probers.collector.ras import RasAnswer, RasAsker, every_ns
 from schemas.units import SECOND_NS
@@ -90,6 +91,33 @@ def test_an_answer_without_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     """By its size, before the time is over."""
     monkeypatch.setattr(ras, "MAX_ANSWER_BYTES", 10**6)
     assert "longer than 1000000 bytes" in (answer(endless_status).why or "")
+
+
+def test_answers_are_opened_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may take many times its size; and none is kept when it was taken."""
+    at_once, most = 0, 0
+
+    def opened(content: bytes) -> RasStatus:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        time.sleep(0.1)
+        at_once -= 1
+        return parse_status(content)
+
+    monkeypatch.setattr(ras, "parse_status", opened)
+    monkeypatch.setattr(ras, "inside", lambda _path, work: work())
+    asker = RasAsker(OWN)
+    with ras_server(answering(ANSWER)) as address:
+        places = [(OWN + number, address) for number in range(ras.MAX_ASKED)]
+        for _ in range(2):
+            found = [
+                asker.look(place, NAMESPACE, every_ns=60 * SECOND_NS, now_ns=0) for place in places
+            ]
+            asker.wait()
+    assert most == 1
+    assert all(answer is not None and answer.status is not None for answer in found)
+    assert not any(question.status for question in asker._questions.values())
 
 
 def test_where_nobody_listens_that_is_said() -> None:
