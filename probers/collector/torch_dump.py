@@ -180,6 +180,16 @@ def linger() -> None:
                 os.kill(os.getpid(), signal.SIGABRT)
 
     threading.Thread(target=end, name="torch_dump_abort", daemon=True).start()
+    # A child that is forked, as one that loads data, has no such thread, and no dump to wait for.
+    os.register_at_fork(after_in_child=lambda: _default(library, sleep.value))
+
+
+def _default(library: ctypes.CDLL, handler: int | None) -> None:
+    """Let SIGABRT do what it does by itself, if this is what handles it."""
+    found = _Action()
+    library.sigaction(int(signal.SIGABRT), None, ctypes.byref(found))
+    if found.handler == handler:
+        library.sigaction(int(signal.SIGABRT), ctypes.byref(_Action()), None)
 
 
 class _Action(ctypes.Structure):

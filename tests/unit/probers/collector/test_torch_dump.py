@@ -177,8 +177,10 @@ time.sleep(60)
         ("faulthandler.enable()", "os.abort()", 0.0, 4.0, "Fatal Python error: Aborted"),
         ("", "signal.signal(signal.SIGABRT, signal.SIG_DFL); time.sleep(8); sys.exit(0)",
          8.0, 30.0, ""),
+        ("", "if os.fork(): os._exit(os.WTERMSIG(os.wait()[1]) != signal.SIGABRT)\n"
+         "os.kill(os.getpid(), signal.SIGABRT)  # exit", 0.0, 4.0, ""),
     ],
-    ids=["kill", "faulthandler", "default"],
+    ids=["kill", "faulthandler", "default", "fork"],
 )  # fmt: skip
 def test_a_sent_signal_ends_the_process_and_other_handlers_stay(
     before: str, after: str, least_s: float, most_s: float, said: str
