@@ -124,7 +124,7 @@ def test_the_image_is_pinned_and_runs_as_a_number() -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler here")
 def test_the_image_compiles_what_pyproject_names(tmp_path: Path) -> None:
-    """By its flags, in place; the sources are not in the image."""
+    """By its flags, in place; of the sources only those of NCCL's plugin are in the image."""
     for name in ("probers", "schemas"):
         shutil.copytree(
             ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
@@ -137,4 +137,6 @@ def test_the_image_compiles_what_pyproject_names(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.stdout.strip() == str(tmp_path / "schemas" / "_record_writer.so"), done.stderr
-    assert not [*tmp_path.rglob("*.c"), *tmp_path.rglob("*.h")]
+    left = [*tmp_path.rglob("*.c"), *tmp_path.rglob("*.h")]
+    # `collect --build-plugin` compiles them where the job runs.
+    assert {path.parent.name for path in left} == {"nccl_plugin"}
