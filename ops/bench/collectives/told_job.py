@@ -106,9 +106,9 @@ def _operation(number: int, launched_us: int, ended_us: int | None) -> Collectiv
         communicator=GROUP, operation="all_reduce", sequence=number, is_p2p=False,
         record_id=number, op_id=number, sender=None, receiver=None, input_sizes=((4096,),),
         output_sizes=((4096,),), input_dtypes=("BFloat16",), output_dtypes=("BFloat16",),
-        n_bytes=8_192, launched_at=launched_us, started_at=launched_us if done else None,
+        n_bytes=8_192, launched_at=launched_us, started_at=launched_us,
         completed_at=ended_us, missing_reason=None,
-        state=CollectiveState.COMPLETED if done else CollectiveState.SCHEDULED,
+        state=CollectiveState.COMPLETED if done else CollectiveState.STARTED,
         retired=done, timeout_ms=None, stack=(),
     )  # fmt: skip
 
