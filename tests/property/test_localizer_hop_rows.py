@@ -39,7 +39,7 @@ def parts(block: Block) -> list[Any]:
     ]  # fmt: skip
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(happened=faults, seed=st.integers(0, 99), stranger_s=st.integers(0, SECONDS))
 def test_kept_equals_anew_in_every_decision(
     happened: list[tuple[str, tuple[float, int], int, int]], seed: int, stranger_s: int

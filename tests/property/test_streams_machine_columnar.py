@@ -59,7 +59,7 @@ def check(config: DetectionConfig, values: list[bytes], cuts: list[int]) -> Part
     return by_kernel
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(log=logs(), cuts=st.lists(st.integers(1, 60), max_size=6), bad=st.integers(0, 3))
 def test_disorder_and_lies(log: list[Datum], cuts: list[int], bad: int) -> None:
     """Steps back and ahead, repeats, losses, jumps of the clock, bytes that are no round."""
@@ -69,7 +69,7 @@ def test_disorder_and_lies(log: list[Datum], cuts: list[int], bad: int) -> None:
     check(CONFIG, values, cuts)
 
 
-@settings(max_examples=16)  # each takes half a second
+@settings(max_examples=10)  # each takes half a second
 @given(
     seed=st.integers(0, 2**32),
     loss=st.sampled_from([0.0, 0.002, 0.05]),

@@ -114,7 +114,7 @@ def test_every_accepted_result_is_in_exactly_one_window_or_late(log: list[Datum]
     assert len(set(told)) == len(told)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(log=logs())
 def test_time_never_goes_back(log: list[Datum]) -> None:
     """Arrival, active time, windows and progress marks only rise; nothing closes too early."""
@@ -156,7 +156,7 @@ def test_time_never_goes_back(log: list[Datum]) -> None:
                 mark = record.event_at
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(log=logs())
 def test_streaming_equals_batch(log: list[Datum]) -> None:
     """Each window's statistics are those numpy gives for its results all at once."""
@@ -232,7 +232,7 @@ CLOCKS = st.one_of(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**32 - 1), offsets_ns=CLOCKS, pause_s=st.sampled_from([0, 8, 300]))
 def test_no_agents_clock_changes_what_others_get(
     seed: int, offsets_ns: list[int], pause_s: int

@@ -245,7 +245,7 @@ def undisturbed(
 
 
 @pytest.mark.slow
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(world=worlds, places=st.lists(st.floats(0, 1), min_size=3, max_size=3), data=st.data())
 def test_restart_continues_with_the_same_bytes(
     world: dict[str, Any], places: list[float], data: st.DataObject

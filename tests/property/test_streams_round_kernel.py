@@ -92,7 +92,7 @@ def test_what_is_not_known_is_said_to_be(met: Datum, other: Datum) -> None:
     assert reader.read(framed(other)) == UNKNOWN
 
 
-@settings(max_examples=600)
+@settings(max_examples=300)
 @given(ROUNDS, st.data())
 def test_hostile_bytes_are_refused_or_read_as_fastavro_reads_them(
     datum: Datum, data: st.DataObject
