@@ -4,7 +4,7 @@ Operations become columns by the kernel that all readers share (`schemas.columns
 they refer to, a job says again and again in the same bytes: it is decoded once.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ from schemas.columns.arrays import Int64s
 from schemas.columns.records import NO_ARRIVAL, RecordColumns, RecordReader
 from schemas.enums import CollectiveSource, ProcessState
 from schemas.records import CollectiveBatch, CollectiveOp
-from schemas.records.batches import BatchError, Tables, operations_of, tables_of
+from schemas.records.batches import BatchError, Tables, operations_of, resolved, tables_of
 
 T = TypeVar("T")
 
@@ -148,7 +148,8 @@ class BatchReader:
             signatures=(), frames=(), stacks=(), reasons=(), operations=(),
         )  # fmt: skip
         try:
-            return RankBatch(batch, _operations(row.operations, communicators, tables))
+            # No index is negative: the topic's bounds.
+            return RankBatch(batch, resolved(row.operations, communicators, tables))
         except IndexError:
             return None
 
@@ -157,7 +158,8 @@ class BatchReader:
         known_ns = None if arrival_ns == NO_ARRIVAL else arrival_ns
         try:
             batch = self._codec.decode(topics.COLLECTIVE_OP, value, arrival_ns=known_ns)
-            operations, tables = operations_of(batch), tables_of(batch)
+            tables = tables_of(batch)
+            operations = operations_of(batch, tables)
         except (DecodeError, BatchError):
             return None
         self._endpoints.put(writer, row.endpoints, batch.endpoint_ids)
@@ -179,28 +181,6 @@ class BatchReader:
             strict=True,
         ):
             yield _Row(fields, endpoints, communicators, tables, items[begin:end])
-
-
-def _operations(
-    rows: Iterable[tuple[Any, ...]], communicators: Sequence[str], tables: Tables
-) -> tuple[CollectiveOp, ...]:
-    """Return operations; raises IndexError where one refers to what there is not.
-
-    No index is negative, see the topic's bounds. The order is that of `BatchOperation`.
-    """
-    signatures, stacks, reasons = tables.signatures, tables.stacks, tables.reasons
-    return tuple(
-        CollectiveOp(
-            record_id=record_id, communicator=communicators[communicator], sequence=sequence,
-            is_p2p=is_p2p, op_id=op_id, sender=sender, receiver=receiver, n_bytes=n_bytes,
-            launched_at=launched_at, started_at=started_at, completed_at=completed_at,
-            missing_reason=None if reason is None else reasons[reason], state=state,
-            retired=retired, timeout_ms=timeout_ms, stack=() if stack is None else stacks[stack],
-            **signatures[signature],
-        )
-        for record_id, communicator, signature, sequence, is_p2p, op_id, sender, receiver, n_bytes,
-        launched_at, started_at, completed_at, reason, state, retired, timeout_ms, stack in rows
-    )  # fmt: skip
 
 
 def _bytes_of(block: RecordColumns, names: Sequence[str]) -> list[bytes]:

@@ -4,8 +4,9 @@ A batch names each communicator, shape, signature, frame and stack once, and ref
 place: an operation takes some 40 bytes instead of 470.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from schemas.enums import CollectiveSource, CommunicatorRole, ProcessState
@@ -218,9 +219,14 @@ def snapshot_of(
     )  # fmt: skip
 
 
-def operations_of(batch: CollectiveBatch) -> tuple[CollectiveOp, ...]:
-    """Return the operations of a batch; raises BatchError as `snapshot_of`."""
-    tables = tables_of(batch)
+def operations_of(
+    batch: CollectiveBatch, tables: "Tables | None" = None
+) -> tuple[CollectiveOp, ...]:
+    """Return the operations of a batch; raises BatchError as `snapshot_of`.
+
+    `tables` are those of the batch, where they have been made already.
+    """
+    tables = tables_of(batch) if tables is None else tables
     operations = batch.operations
     # A negative index would be another one in Python.
     _check_each([o.communicator for o in operations], batch.communicators, "communicators")
@@ -229,20 +235,40 @@ def operations_of(batch: CollectiveBatch) -> tuple[CollectiveOp, ...]:
     _check_each(reasons, batch.reasons, "reasons")
     stacks = [o.stack for o in operations if o.stack is not None]
     _check_each(stacks, batch.stacks, "stacks")
+    return resolved(map(_FIELDS_OF, operations), batch.communicators, tables)
 
-    def operation_of(o: BatchOperation) -> CollectiveOp:
-        return CollectiveOp(
-            communicator=batch.communicators[o.communicator],
-            sequence=o.sequence, is_p2p=o.is_p2p, record_id=o.record_id, op_id=o.op_id,
-            sender=o.sender, receiver=o.receiver, n_bytes=o.n_bytes, launched_at=o.launched_at,
-            started_at=o.started_at, completed_at=o.completed_at,
-            missing_reason=None if o.missing_reason is None else tables.reasons[o.missing_reason],
-            state=o.state, retired=o.retired, timeout_ms=o.timeout_ms,
-            stack=() if o.stack is None else tables.stacks[o.stack],
-            **tables.signatures[o.signature],
-        )  # fmt: skip
 
-    return tuple(map(operation_of, operations))
+_FIELDS_OF: Final = attrgetter(*(each.name for each in fields(BatchOperation)))
+
+
+def resolved(
+    rows: Iterable[tuple[Any, ...]], communicators: Sequence[str], tables: "Tables"
+) -> tuple[CollectiveOp, ...]:
+    """Return operations with what they refer to.
+
+    Parameters
+    ----------
+    rows
+        Fields of `BatchOperation`, in its order; no index is negative.
+
+    Raises
+    ------
+    IndexError
+        If one refers to what there is not.
+    """
+    signatures, stacks, reasons = tables.signatures, tables.stacks, tables.reasons
+    return tuple(
+        CollectiveOp(
+            record_id=record_id, communicator=communicators[communicator], sequence=sequence,
+            is_p2p=is_p2p, op_id=op_id, sender=sender, receiver=receiver, n_bytes=n_bytes,
+            launched_at=launched_at, started_at=started_at, completed_at=completed_at,
+            missing_reason=None if reason is None else reasons[reason], state=state,
+            retired=retired, timeout_ms=timeout_ms, stack=() if stack is None else stacks[stack],
+            **signatures[signature],
+        )
+        for record_id, communicator, signature, sequence, is_p2p, op_id, sender, receiver, n_bytes,
+        launched_at, started_at, completed_at, reason, state, retired, timeout_ms, stack in rows
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
