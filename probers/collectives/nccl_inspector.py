@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from probers.collectives.flight_recorder import Dump
-from probers.collectives.nccl_names import operation_name, plain_text
+from probers.collectives.nccl_names import operation_name, text_of
 from schemas.bounds import MAX_LONG, MAX_RANK, MAX_TIME_US
 from schemas.enums import CollectiveState
 from schemas.process.files import parse_json
@@ -62,7 +62,7 @@ def parse_line(content: bytes, *, number: int, rank: int, world_size: int | None
     is_p2p = isinstance(document, dict) and "p2p_perf" in document
     kind = "p2p" if is_p2p else "coll"
     done = _part(document, f"{kind}_perf")
-    name, func = _text(header.get("id")), _text(done.get(kind))
+    name, func = text_of(header.get("id")), text_of(done.get(kind))
     if not name or not func:
         raise LineError("a line without a communicator or a function")
     ranks = _number(header, "n_ranks", MAX_RANK + 1)
@@ -78,7 +78,7 @@ def parse_line(content: bytes, *, number: int, rank: int, world_size: int | None
         # How long it took is right then, and when it was, as late as the log was written.
         completed_at, started_at, reason = logged_at, max(0, logged_at - took), ENDED_EARLIER
     communicator = name if is_p2p else f"{name}/{operation}"
-    said = _text(header.get("comm_name"))
+    said = text_of(header.get("comm_name"))
     description = "" if said == "unknown" else said
     is_world = ranks == world_size and own == rank
     return InspectorLine(
@@ -98,7 +98,7 @@ def parse_line(content: bytes, *, number: int, rank: int, world_size: int | None
             communicator=communicator, description=description,
             ranks=tuple(range(ranks)) if is_world else None,
         ),
-        _text(metadata.get("inspector_output_format_version")),
+        text_of(metadata.get("inspector_output_format_version")),
     )  # fmt: skip
 
 
@@ -201,7 +201,3 @@ def _number(held: Mapping[str, Any], name: str, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise LineError(f"a line whose {name} is none")
     return value
-
-
-def _text(value: Any) -> str:
-    return plain_text(value) if isinstance(value, str) else ""

@@ -1,6 +1,6 @@
 """What NCCL calls operations and types, as PyTorch's recorder calls them; texts of a job."""
 
-from typing import Final
+from typing import Any, Final
 
 MAX_TEXT: Final = 256
 _NAMES: Final = {
@@ -38,3 +38,8 @@ def width_of(datatype: str) -> int | None:
 def plain_text(text: str) -> str:
     """Return a text that cannot steer a terminal, of a bounded length."""
     return "".join(c if c.isprintable() else "?" for c in text[:MAX_TEXT])
+
+
+def text_of(value: Any) -> str:
+    """Return what a document holds as `plain_text`, "" where it is no text."""
+    return plain_text(value) if isinstance(value, str) else ""

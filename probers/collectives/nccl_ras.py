@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from probers.collectives.flight_recorder import Dump
-from probers.collectives.nccl_names import operation_name, plain_text
+from probers.collectives.nccl_names import operation_name, plain_text, text_of
 from schemas.bounds import MAX_LONG, MAX_RANK
 from schemas.enums import CollectiveState
 from schemas.process.files import parse_json
@@ -97,12 +97,12 @@ def parse_status(content: bytes) -> RasStatus:
         if members > MAX_MEMBERS:
             raise RasError(f"an answer with more than {MAX_MEMBERS:,} ranks")
         found.append(communicator)
-    return RasStatus(_text(document.get("nccl_version")), tuple(found))
+    return RasStatus(text_of(document.get("nccl_version")), tuple(found))
 
 
 def _communicator(held: Any) -> RasCommunicator:
     size = _number(held, "size", MAX_RANK + 1)
-    name = _text(_value(held, "hash"))
+    name = text_of(_value(held, "hash"))
     if not name:
         raise RasError("an answer with a communicator without a hash")
     return RasCommunicator(
@@ -110,14 +110,14 @@ def _communicator(held: Any) -> RasCommunicator:
         size,
         tuple(
             RasRank(
-                _number(rank, "rank", size - 1), _text(_value(rank, "host")), _pid(rank),
+                _number(rank, "rank", size - 1), text_of(_value(rank, "host")), _pid(rank),
                 _error(_value(rank, "status")), _counts(_value(rank, "collective_counts")),
             )
             for rank in _list(_value(held, "ranks"), size)
         ),
         tuple(
             RasMissing(
-                _number(rank, "rank", size - 1), _text(_value(rank, "host")), _pid(rank),
+                _number(rank, "rank", size - 1), text_of(_value(rank, "host")), _pid(rank),
                 _value(_value(rank, "status"), "unresponsive") is True,
                 _value(_value(rank, "status"), "considered_dead") is True,
             )
@@ -129,7 +129,7 @@ def _communicator(held: Any) -> RasCommunicator:
 def _counts(held: Any) -> Mapping[str, int]:
     if not isinstance(held, dict) or len(held) > MAX_FUNCTIONS:
         raise RasError("an answer without counts of a rank")
-    return {_text(func): _number(held, func, MAX_LONG) for func in held}
+    return {text_of(func): _number(held, func, MAX_LONG) for func in held}
 
 
 @dataclass(slots=True)
@@ -280,7 +280,3 @@ def _list(value: Any, most: int) -> Iterable[Any]:
     if not isinstance(value, list) or len(value) > most:
         raise RasError("an answer with no list, or one that is too long")
     return value
-
-
-def _text(value: Any) -> str:
-    return plain_text(value) if isinstance(value, str) else ""
