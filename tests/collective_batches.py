@@ -139,7 +139,7 @@ def _at(held: CollectiveSnapshot, now: int) -> list[CollectiveOp]:
         ended = after[0].launched_at if after else (operation.launched_at or 0)
         waits = operation.state is CollectiveState.COMPLETED and (ended or 0) > now
         found.append(
-            replace(operation, state=CollectiveState.SCHEDULED, retired=False)
+            operation._replace(state=CollectiveState.SCHEDULED, retired=False)
             if waits
             else operation
         )
@@ -149,7 +149,7 @@ def _at(held: CollectiveSnapshot, now: int) -> list[CollectiveOp]:
 def _shifted(operation: CollectiveOp, skew: int) -> CollectiveOp:
     if not skew or operation.launched_at is None:
         return operation
-    return replace(operation, launched_at=operation.launched_at + skew)
+    return operation._replace(launched_at=operation.launched_at + skew)
 
 
 def _process(task: str, rank: int, size: int, state: ProcessState, number: int) -> RankProcess:

@@ -281,8 +281,7 @@ class Collectors:
             if number <= oldest and number in told.states:
                 # The ring is over it.
                 found.append(
-                    replace(
-                        self._record(run, op, told.states[number], dumped),
+                    self._record(run, op, told.states[number], dumped)._replace(
                         state=CollectiveState.UNKNOWN, missing_reason=LEFT_THE_RING,
                     )
                 )  # fmt: skip

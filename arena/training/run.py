@@ -23,6 +23,7 @@ from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
 from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.hang_watch import HangWatch
+from localizer.collectives.operation_columns import OperationColumns
 from localizer.config import CoreConfig
 from schemas.records import CollectiveBatch, FaultEvent, Hang
 from schemas.topics import COLLECTIVE_HANG
@@ -153,8 +154,11 @@ def feed(watch: HangWatch, read: Read) -> None:
     """Give the watcher a record."""
     arrived_ns = EPOCH_NS + read.at_us * US_NS
     record = read.record
-    batch = RankBatch(record, read.operations) if isinstance(record, CollectiveBatch) else record
-    watch.feed(read.key, batch, arrived_ns)
+    if isinstance(record, CollectiveBatch):
+        told = RankBatch(record, OperationColumns.of_records(read.operations))
+        watch.feed(read.key, told, arrived_ns)
+    else:
+        watch.feed(read.key, record, arrived_ns)
 
 
 class JobRun:

@@ -10,13 +10,14 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from localizer.collectives.operation_columns import OperationColumns
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.columns.arrays import Int64s
 from schemas.columns.records import NO_ARRIVAL, RecordColumns, RecordReader
 from schemas.enums import CollectiveSource, ProcessState
-from schemas.records import CollectiveBatch, CollectiveOp
-from schemas.records.batches import BatchError, Tables, operations_of, resolved, tables_of
+from schemas.records import CollectiveBatch
+from schemas.records.batches import BatchError, Tables, tables_of
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class RankBatch(NamedTuple):
     """A batch without its operations and what they refer to, and these operations."""
 
     batch: CollectiveBatch
-    operations: tuple[CollectiveOp, ...]
+    operations: OperationColumns
 
     @property
     def cluster(self) -> str:
@@ -54,14 +55,19 @@ def without_tables(batch: CollectiveBatch) -> CollectiveBatch:
     return replace(batch, shapes=(), signatures=(), frames=(), stacks=(), reasons=(), operations=())
 
 
+def rank_batch(batch: CollectiveBatch) -> RankBatch:
+    """Return a batch with its operations apart; raises BatchError if that cannot be."""
+    return RankBatch(without_tables(batch), OperationColumns.of_batch(batch))
+
+
 class _Row(NamedTuple):
-    """A message: its plain fields, its arrays as bytes, and its operations' fields."""
+    """A message: its plain fields, its arrays as bytes, and its operations' numbers."""
 
     fields: dict[str, Any]
     endpoints: bytes
     communicators: bytes
     tables: bytes
-    operations: Sequence[tuple[Any, ...]]
+    operations: Int64s
 
 
 class _Known(Generic[T]):
@@ -149,9 +155,10 @@ class BatchReader:
         )  # fmt: skip
         try:
             # No index is negative: the topic's bounds.
-            return RankBatch(batch, resolved(row.operations, communicators, tables))
-        except IndexError:
+            operations = OperationColumns.checked(row.operations, communicators, tables)
+        except BatchError:
             return None
+        return RankBatch(batch, operations)
 
     def _learned(self, writer: int, row: _Row, value: bytes, arrival_ns: int) -> RankBatch | None:
         """Return the batch of a message by itself, and remember what its arrays mean."""
@@ -159,7 +166,7 @@ class BatchReader:
         try:
             batch = self._codec.decode(topics.COLLECTIVE_OP, value, arrival_ns=known_ns)
             tables = tables_of(batch)
-            operations = operations_of(batch, tables)
+            operations = OperationColumns.checked(row.operations, batch.communicators, tables)
         except (DecodeError, BatchError):
             return None
         self._endpoints.put(writer, row.endpoints, batch.endpoint_ids)
@@ -169,7 +176,6 @@ class BatchReader:
 
     def _rows(self, block: RecordColumns) -> Iterator[_Row]:
         """Yield the messages of a block that were read."""
-        items = list(zip(*self._reader.item_values(block), strict=True))
         ends = block.item_ends.tolist()
         for fields, begin, end, endpoints, communicators, tables in zip(
             self._reader.rows(block),
@@ -180,7 +186,7 @@ class BatchReader:
             _bytes_of(block, TABLES),
             strict=True,
         ):
-            yield _Row(fields, endpoints, communicators, tables, items[begin:end])
+            yield _Row(fields, endpoints, communicators, tables, block.items[:, begin:end])
 
 
 def _bytes_of(block: RecordColumns, names: Sequence[str]) -> list[bytes]:

@@ -105,7 +105,7 @@ def with_distinct_groups(snapshots: Sequence[CollectiveSnapshot]) -> list[Collec
                     for v in snapshot.communicators
                 ),
                 operations=tuple(
-                    replace(o, communicator=names.get(o.communicator, o.communicator))
+                    o._replace(communicator=names.get(o.communicator, o.communicator))
                     for o in snapshot.operations
                 ),
             )

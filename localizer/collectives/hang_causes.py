@@ -12,10 +12,11 @@ from typing import Final
 
 from localizer.collectives import diagnosis
 from localizer.collectives.diagnosis import Finding
-from localizer.collectives.job_state import JobState, patience_of
+from localizer.collectives.job_state import JobState
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_state import RankState
 from localizer.collectives.sockets import Stuck, common_ranks, stuck_flows
+from localizer.collectives.usual_waits import patience
 from schemas.enums import Certainty, HangClass, ProcessState
 from schemas.units import SECOND_NS
 
@@ -99,7 +100,7 @@ class _Look:
         self._suspects = finding.ranks or tuple(
             rank
             for rank in finding.waiting
-            if rank in job.ranks and job.ranks[rank].waits_in(communicator)
+            if rank in job.ranks and job.ranks[rank].operations.waits_in(communicator)
         )
         self._states = {r: job.ranks[r] for r in self._suspects if r in job.ranks}
 
@@ -217,22 +218,16 @@ class _Look:
     def _is_on_sockets(self) -> bool:
         """Return whether the sockets carry the job's bytes: what RDMA carries they do not show."""
         hosts = {rank: state.batch.host_id for rank, state in self._job.ranks.items()}
-        spanning: dict[str, bool] = {}
-        for name, communicator in self._job.communicators.items():
-            members = {hosts.get(rank) for rank in communicator.ranks}
-            # Of members that are not known some may be elsewhere.
-            spanning[name] = len(members) != 1
+        # Communicators within a host; of members that are not known some may be elsewhere.
+        within = {
+            name
+            for name, communicator in self._job.communicators.items()
+            if len({hosts.get(rank) for rank in communicator.ranks}) == 1
+        }
         for rank, state in self._states.items():
             sockets = self._job.sockets.get(rank)
             sent = 0 if sockets is None else sum(s.sent_bytes or 0 for s in sockets.batch.sockets)
-            most = max(
-                (
-                    operation.n_bytes or 0
-                    for operation in state.operations.values()
-                    if spanning.get(operation.communicator, True)
-                ),
-                default=0,
-            )
+            most = state.operations.most_bytes(within)
             # A library sends half of the bytes at least, however it does it.
             if 2 * sent < most:
                 return False
@@ -261,13 +256,13 @@ class _Look:
             return False
         if not any(self._states[r].is_busy() for r in cause.ranks if r in self._states):
             return False
-        pending = [
-            state.operations[number]
+        timeouts_ms = [
+            timeout_ms
             for r in self._finding.waiting
             if (state := self._job.ranks.get(r)) is not None
-            for number in state.pending
+            for timeout_ms in state.operations.pending_timeouts_ms()
         ]
-        return waited <= patience_of(pending)
+        return waited <= max(map(patience, timeouts_ms), default=patience(None))
 
     def with_doubts(self, cause: Cause) -> Cause:
         """Return the cause less sure where something is missing that may tell otherwise."""

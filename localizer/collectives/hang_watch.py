@@ -190,7 +190,7 @@ class HangWatch:
             case RankBatch():
                 self._fed += RANK_WEIGHT + len(record.operations)
             case CollectiveBatch():
-                self._fed += RANK_WEIGHT + 2 * len(record.operations) + len(record.frames)
+                self._fed += RANK_WEIGHT + len(record.operations)
             case SocketBatch():
                 self._fed += 1 + len(record.sockets)
             case _:
@@ -386,7 +386,7 @@ def _may_be_over(finding: diagnosis.Finding, communicator: str, job: JobState, n
         state.read_ns
         for rank in finding.waiting
         if (state := job.ranks.get(rank)) is not None
-        and state.waits_in(communicator)
+        and state.operations.waits_in(communicator)
         and not state.halted
         and now_ns - state.read_ns <= SILENT_NS
     ]

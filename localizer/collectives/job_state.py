@@ -2,14 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
-from localizer.collectives.batch_reader import RankBatch
+import numpy as np
+
+from localizer.collectives.batch_reader import RankBatch, rank_batch
 from localizer.collectives.groups import WORLD, line_up
+from localizer.collectives.operation_columns import OperationColumns
+from localizer.collectives.operation_fold import summarise
 from localizer.collectives.pace import Pace
 from localizer.collectives.ranges import rank_text
-from localizer.collectives.rank_state import ENDED, SILENT_NS, RankState
+from localizer.collectives.rank_operations import Waits
+from localizer.collectives.rank_state import ENDED, SILENT_NS, RankState, snapshots_of
 from localizer.collectives.sockets import SocketState
 from localizer.collectives.sole_work import sole_work
 from localizer.collectives.stragglers import Stragglers
@@ -19,18 +24,16 @@ from localizer.collectives.usual_waits import (
     UsualWaits,
     given_up,
     limit_of,
-    patience,
 )
+from schemas.columns.records import numbers_or_none
 from schemas.enums import CommunicatorRole
 from schemas.records import (
     CollectiveBatch,
-    CollectiveOp,
     CollectiveSnapshot,
     Communicator,
     CommunicatorProgress,
     SocketBatch,
 )
-from schemas.records.batches import snapshot_of
 from schemas.units import SECOND_NS, US_NS, us_to_ns
 
 # Operations kept of a job: of a small one several iterations, which tell what usually comes next;
@@ -80,7 +83,6 @@ class Overdue:
     """
 
     rank: int
-    operation: CollectiveOp
     waited: int
     limit: int
     since_ns: int
@@ -156,7 +158,7 @@ class JobState:
             case RankBatch(batch, operations):
                 self.apply_batch(batch, operations, arrived_ns)
             case CollectiveBatch():
-                self.apply_batch(record, snapshot_of(record, {}).operations, arrived_ns)
+                self.apply_batch(*rank_batch(record), arrived_ns)
             case SocketBatch():
                 self.apply_sockets(record, arrived_ns)
             case Communicator():
@@ -178,7 +180,7 @@ class JobState:
         self.stragglers.forget()
 
     def apply_batch(
-        self, batch: CollectiveBatch, operations: tuple[CollectiveOp, ...], arrived_ns: int
+        self, batch: CollectiveBatch, operations: OperationColumns, arrived_ns: int
     ) -> None:
         """Apply what a rank launched; a rank that was started anew has done nothing before.
 
@@ -204,27 +206,53 @@ class JobState:
                 self._forget_before(arrived_ns - RESTART_NS)
         if known is None:
             known = self.ranks[batch.rank] = RankState(batch, batch.attempt, arrived_ns, arrived_ns)
-        ended = list(known.apply_batch(batch, operations, arrived_ns, self._keep()))
-        if known.take_cold():
+        waits = known.apply_batch(batch, operations, arrived_ns, self._keep())
+        if known.operations.take_cold():
             # All ranks are in the same iteration: those of the others tell as little. Until others
             # are known they are better than nothing.
             self.waits.clear()
             if self.every.count >= LEAST_WAITS:
                 self.former = self.every
             self.every = UsualWaits()
-        for operation, waited in ended:
-            own = self.waits.get(operation.communicator)
-            if own is None:
-                if len(self.waits) >= MAX_COMMUNICATORS:
-                    self.refused += 1
-                    continue
-                own = self.waits[operation.communicator] = UsualWaits()
-            # Longer than until it is given up: the host's clock was set in between.
-            possible = waited <= given_up(operation.timeout_ms)
-            possible &= waited <= READ_TWICE_US or not self._was_hung(arrived_ns, waited)
-            if possible and (not self.hung or waited <= self.limit(operation)):
-                own.observe(waited)
-                self.every.observe(waited)
+        self._observe(waits, arrived_ns)
+
+    def _observe(self, waits: Waits, arrived_ns: int) -> None:
+        """Learn from waits that ended what is usual."""
+        if not len(waits.waited):
+            return
+        rows, names = waits.operations.numbers, waits.operations.communicators
+        # While it hangs one by one, since each changes what is usual, which the next is held to.
+        alone = np.flatnonzero((waits.waited > READ_TWICE_US) | self.hung)
+        for place in alone.tolist():
+            one = waits.operations.take(np.array([place]))
+            self._observe_one(one, int(waits.waited[place]), arrived_ns)
+        if self.hung:
+            return
+        counts, longest = np.zeros((2, len(names)), np.int64)
+        summarise(rows, waits.waited, READ_TWICE_US, counts, longest)
+        for name, count, most in zip(names, counts.tolist(), longest.tolist(), strict=True):
+            if count:
+                self._learn(name, most, count)
+
+    def _observe_one(self, operation: OperationColumns, waited: int, arrived_ns: int) -> None:
+        name = operation.communicators[operation.column("communicator")[0]]
+        (timeout_ms,) = numbers_or_none(operation.column("timeout_ms"))
+        # Longer than until it is given up: the host's clock was set in between.
+        possible = waited <= given_up(timeout_ms)
+        possible &= waited <= READ_TWICE_US or not self._was_hung(arrived_ns, waited)
+        if possible and (not self.hung or waited <= self.limit(name, timeout_ms)):
+            self._learn(name, waited, 1)
+
+    def _learn(self, communicator: str, longest: int, count: int) -> None:
+        """Learn from waits in a communicator, of which one was the longest."""
+        own = self.waits.get(communicator)
+        if own is None:
+            if len(self.waits) >= MAX_COMMUNICATORS:
+                self.refused += count
+                return
+            own = self.waits[communicator] = UsualWaits()
+        own.observe(longest, count)
+        self.every.observe(longest, count)
 
     def note_hang(self, hang_id: str, begin_ns: int, end_ns: int | None) -> None:
         """Note a hang that was told: no wait of that time is usual.
@@ -271,10 +299,7 @@ class JobState:
 
     def weight(self) -> int:
         """Return how much is held of it, in operations."""
-        held = sum(
-            RANK_WEIGHT + len(s.operations) + len(s.batch.operations) + len(s.batch.frames)
-            for s in self.ranks.values()
-        )
+        held = sum(RANK_WEIGHT + len(s.operations) for s in self.ranks.values())
         held += sum(1 + len(s.batch.sockets) for s in self.sockets.values())
         held += sum(1 + len(c.ranks) // MEMBERS_EACH for c in self.communicators.values())
         return held + len(self.waits) + self.stragglers.weight // LAUNCHES_EACH
@@ -284,7 +309,7 @@ class JobState:
         self.most_kept = min(most_kept, self.most_kept)
         self.stragglers.forget()
         for state in self.ranks.values():
-            state.forget_finished(self.most_kept)
+            state.operations.forget_finished(self.most_kept)
 
     @property
     def trimmed(self) -> bool:
@@ -318,11 +343,11 @@ class JobState:
         else:
             self.refused += 1
 
-    def limit(self, operation: CollectiveOp) -> int:
+    def limit(self, communicator: str, timeout_ms: int | None) -> int:
         """Return how long (µs) an operation may wait."""
-        own = self.waits.get(operation.communicator, UsualWaits())
+        own = self.waits.get(communicator, UsualWaits())
         every = self.every if self.every.count >= LEAST_WAITS else self.former
-        return limit_of(own, every, len(self.waits), operation.timeout_ms)
+        return limit_of(own, every, len(self.waits), timeout_ms)
 
     @property
     def halted(self) -> bool:
@@ -338,26 +363,33 @@ class JobState:
         found = []
         limits: dict[str, int] = {}
         for rank, state in self.ranks.items():
-            if not state.pending or state.ended or state.is_silent(now_ns):
+            if state.ended or state.is_silent(now_ns) or state.batch.recorded_at is None:
                 continue
-            oldest = state.oldest_wait()
+            oldest = state.operations.oldest_wait()
             if oldest is None:
                 continue
-            operation, waited = oldest
-            limit = most or limits.get(operation.communicator)
+            waited = state.waited(oldest)
+            limit = most or limits.get(oldest.communicator)
             if limit is None:
-                limit = limits[operation.communicator] = self.limit(operation)
+                limit = limits[oldest.communicator] = self.limit(
+                    oldest.communicator, oldest.timeout_ms
+                )
             if waited > limit:
                 # The longest wait so far was about half of the limit, or less.
                 since_ns = state.read_ns - us_to_ns(waited - limit // 2)
-                found.append(Overdue(rank, operation, waited, limit, since_ns))
+                found.append(Overdue(rank, waited, limit, since_ns))
         return sorted(found, key=lambda o: (-o.waited, o.rank))
 
-    def snapshots(self) -> list[CollectiveSnapshot]:
+    def snapshots(self, first: Mapping[int, int] | None = None) -> list[CollectiveSnapshot]:
         """Return the ranks as the analysis reads them, but those whose recorder was never read.
 
         Each source names communicators in its own way: a rank that is told from another one than
         most would be one that launched nothing in theirs, and counts as not read.
+
+        Parameters
+        ----------
+        first
+            By rank, the record id of the first operation that is wanted; None: all are.
         """
         views = self._views()
         read = [s for _, s in sorted(self.ranks.items()) if s.batch.recorded_at is not None]
@@ -365,7 +397,8 @@ class JobState:
         usual = max(sources, key=sources.__getitem__, default=None)
         over_ns = [end_ns for _, end_ns in self.hang_spans.values() if end_ns is not None]
         after_ns = max(over_ns, default=None)
-        return [state.snapshot(views, after_ns) for state in read if state.batch.source is usual]
+        told = [state for state in read if state.batch.source is usual]
+        return snapshots_of(told, views, after_ns, first)
 
     def compare_work(self, now_ns: int) -> None:
         """See whom the others waited for since, where the library's launches tell, as gloo's do."""
@@ -378,24 +411,24 @@ class JobState:
         whole = self.world_size is None or len(states) == self.world_size
         if not whole or any(s.batch.library != "gloo" or s.ended for s in states.values()):
             return
-        snapshots = [
-            replace(s, operations=tuple(o for o in s.operations if o.record_id >= begin))
-            for s in self.snapshots()
-            if (begin := self._compared_from(s.rank)) is not None
-        ]
+        first = {rank: self._compared_from(rank) for rank in states}
+        known = {rank: begin for rank, begin in first.items() if begin is not None}
+        if len(known) < len(states):
+            return
+        snapshots = self.snapshots(known)
         if len(snapshots) < len(states):
             return
         worked = {
-            rank: [w for w in done if w.record_id >= (states[rank].warm_from or 0)]
+            rank: [w for w in done if w.record_id >= (states[rank].operations.warm_from or 0)]
             for rank, done in sole_work(snapshots, line_up(snapshots, sorted(states))).items()
         }
-        kinds = max(s.kinds() for s in states.values())
+        kinds = max(s.operations.kinds() for s in states.values())
         self.stragglers.observe(worked, {r: s.attempt for r, s in states.items()}, kinds)
 
     def _compared_from(self, rank: int) -> int | None:
         """Return from which record id on a rank's operations are compared; None: not yet."""
         state = self.ranks[rank]
-        if state.warm_from is None:
+        if state.operations.warm_from is None:
             return None
         return max(0, self.stragglers.taken(rank, state.attempt) - OVERLAP)
 
@@ -414,11 +447,6 @@ class JobState:
         """Return how many finished operations of a rank's communicator are kept."""
         share = MAX_OPERATIONS // (max(1, len(self.ranks)) * COMMUNICATORS_EACH)
         return min(self.most_kept, max(LEAST_KEPT, share))
-
-
-def patience_of(operations: Iterable[CollectiveOp]) -> int:
-    """Return how long (µs) a rank that works may let others wait in some operations."""
-    return max((patience(o.timeout_ms) for o in operations), default=patience(None))
 
 
 def endpoints_of(ranks: Mapping[int, RankState], wanted: Iterable[int]) -> tuple[str, ...]:

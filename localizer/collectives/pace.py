@@ -53,7 +53,7 @@ class Pace:
             return
         self._next_ns = now_ns + STRETCH_NS
         before, self._before = self._before, {
-            rank: (state.attempt, state.newest, state.batch.recorded_at)
+            rank: (state.attempt, state.operations.newest, state.batch.recorded_at)
             for rank, state in ranks.items()
             if state.batch.recorded_at is not None and not state.ended
         }  # fmt: skip

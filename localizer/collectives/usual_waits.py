@@ -38,10 +38,10 @@ class UsualWaits:
     count: int = 0
     longest: int = 0
 
-    def observe(self, waited: int) -> None:
-        """Add a wait that ended."""
-        self.count += 1
-        self.longest = max(self.longest, waited)
+    def observe(self, longest: int, count: int = 1) -> None:
+        """Add waits that ended, of which one was the longest."""
+        self.count += count
+        self.longest = max(self.longest, longest)
 
     def limit(self, communicators: int) -> int | None:
         """Return how long a wait may be (µs) in a job of so many; None: too few are known."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from confluent_kafka import Message
 
+from localizer.collectives import operation_fold
 from localizer.collectives.batch_reader import BatchReader
 from localizer.network.trace_reader import TraceReader
 from schemas import topics
@@ -89,7 +90,12 @@ def collective_reader(codec: Codec) -> PollReader:
         topics.COLLECTIVE_OP: _unkeyed(ranks.read),
         topics.COLLECTIVE_FLOW: _unkeyed(sockets.read),
     }
-    return PollReader(readers, ranks.warm)
+
+    def warm() -> None:
+        ranks.warm()
+        operation_fold.warm()
+
+    return PollReader(readers, warm)
 
 
 def _unkeyed(read: Callable[[Sequence[bytes], Int64s], Sequence[Any]]) -> Read:

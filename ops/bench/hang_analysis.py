@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from localizer.collectives import operation_fold
 from localizer.collectives.batch_reader import BatchReader
 from localizer.collectives.hang_watch import HangWatch
 from schemas import topics
@@ -157,6 +158,7 @@ def run(ranks: int, culprit: int) -> Run:
     codec = Codec()
     sent = messages(ranks, culprit, codec)
     watch, reader = HangWatch("bench"), BatchReader(codec)
+    operation_fold.warm()
     reader.read([value for _, value in sent[:POLL]], np.zeros(min(POLL, len(sent)), np.int64))
     reading, folding, count = 0.0, 0.0, 0
     for begin in range(0, len(sent), POLL):

@@ -126,7 +126,7 @@ def _table(found: JobNow, now_ms: int) -> Iterator[str]:
     culprits = set() if hang is None else set(hang.ranks)
     described = {name: known.description or name for name, known in job.communicators.items()}
     ordered = sorted(
-        job.ranks.values(), key=lambda s: (s.rank not in culprits, not s.pending, s.rank)
+        job.ranks.values(), key=lambda s: (s.rank not in culprits, not s.operations.pending, s.rank)
     )
     if len(ordered) <= MAX_ROWS:
         ordered.sort(key=lambda s: s.rank)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from localizer.collectives.groups import is_finished
 from localizer.collectives.job_state import JobState
 from localizer.collectives.rank_state import RankState
+from schemas.records import CollectiveOp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +37,11 @@ class Standing:
 
 def standings(state: RankState) -> Iterator[Standing]:
     """Yield how far a rank came in each communicator, by name, and what it waits for."""
-    by_name: defaultdict[str, list[int]] = defaultdict(list)
-    for number, operation in state.operations.items():
-        by_name[operation.communicator].append(number)
+    by_name: defaultdict[str, list[CollectiveOp]] = defaultdict(list)
+    for operation in state.operations.records():
+        by_name[operation.communicator].append(operation)
     at = state.batch.recorded_at
-    for name, numbers in sorted(by_name.items()):
-        operations = [state.operations[n] for n in sorted(numbers)]
+    for name, operations in sorted(by_name.items()):
         counted = [o for o in operations if not o.is_p2p] or operations
         done = [o.sequence for o in counted if is_finished(o)]
         waits = next((o for o in operations if not is_finished(o)), None)
@@ -65,7 +65,7 @@ class Absent:
         self._members = {name: one.ranks for name, one in job.communicators.items()}
         self._launched: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for rank, state in job.ranks.items():
-            for operation in state.operations.values():
+            for operation in state.operations.records():
                 if not operation.is_p2p:
                     held = self._launched[operation.communicator]
                     held[rank] = max(operation.sequence, held.get(rank, -1))

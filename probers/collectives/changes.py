@@ -4,7 +4,6 @@ A recorder is a ring that is read again and again. An operation is known by its 
 its process counts up; once it is finished it does not change any more.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from probers.collectives.flight_recorder import Dump
@@ -94,7 +93,7 @@ class OperationChanges:
     def _lost(self, held: CollectiveSnapshot) -> list[CollectiveOp]:
         """Return pending operations that the ring has overrun: how they went nobody knows."""
         return [
-            replace(operation, state=CollectiveState.UNKNOWN, missing_reason=LEFT_THE_RING)
+            operation._replace(state=CollectiveState.UNKNOWN, missing_reason=LEFT_THE_RING)
             for number, operation in self._pending.items()
             if number < held.dropped_before
         ]

@@ -312,7 +312,7 @@ class Collector:
         for begin in range(0, max(1, len(operations)), MAX_OPERATIONS):
             chunk = operations[begin : begin + MAX_OPERATIONS]
             if known.first_number:
-                chunk = [replace(o, record_id=o.record_id + known.first_number) for o in chunk]
+                chunk = [o._replace(record_id=o.record_id + known.first_number) for o in chunk]
             batch = batch_of(
                 held, process, taken_at=now_us, source=known.source or FLIGHT_RECORDER,
                 operations=_with_short_stacks(chunk), whole=whole,
@@ -352,7 +352,7 @@ def _with_short_stacks(operations: Sequence[CollectiveOp]) -> Sequence[Collectiv
     frames = {frame for operation in operations for frame in operation.stack}
     if sum(map(len, frames)) <= MAX_STACK_CHARS:
         return operations
-    return [replace(operation, stack=()) for operation in operations]
+    return [operation._replace(stack=()) for operation in operations]
 
 
 def as_documents(messages: Sequence[Message]) -> list[Mapping[str, Any]]:

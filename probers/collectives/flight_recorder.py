@@ -19,7 +19,7 @@ Some of it does not say what its name suggests:
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
@@ -371,8 +371,7 @@ def _with_coalesced(operations: Sequence[CollectiveOp]) -> list[CollectiveOp]:
 
 
 def _as_part_of(operation: CollectiveOp, launch: CollectiveOp) -> CollectiveOp:
-    return replace(
-        operation,
+    return operation._replace(
         state=launch.state,
         started_at=launch.started_at,
         completed_at=launch.completed_at,

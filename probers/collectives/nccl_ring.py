@@ -8,7 +8,7 @@ and even was not written meanwhile.
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -409,7 +409,7 @@ def _operation(
 
 
 def _completed(operation: CollectiveOp) -> CollectiveOp:
-    return replace(operation, state=CollectiveState.COMPLETED, missing_reason=LATER_ONE_DONE)
+    return operation._replace(state=CollectiveState.COMPLETED, missing_reason=LATER_ONE_DONE)
 
 
 # A job has a few names, which stand in each operation.

@@ -10,7 +10,6 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
-from itertools import repeat
 from types import UnionType
 from typing import Any, Final
 
@@ -96,7 +95,7 @@ class RecordColumns:
 
     def item_numbers(self, name: str) -> list[int | None]:
         """Return a field of all items that may be null."""
-        return list(_numbers(self.items[self.item_wanted[name].column]))
+        return numbers_or_none(self.items[self.item_wanted[name].column])
 
     def item_texts(self, name: str) -> list[str | None]:
         """Return a text of all items that may be null."""
@@ -329,7 +328,9 @@ def _field(column: int, hint: Any) -> tuple[Wanted, _Values]:
     if hint is int:
         if not nullable:
             return Wanted(column), lambda _, columns: columns[column].tolist()
-        return Wanted(column, Kind.NULLABLE_LONG), lambda _, columns: _numbers(columns[column])
+        return Wanted(column, Kind.NULLABLE_LONG), lambda _, columns: numbers_or_none(
+            columns[column]
+        )
     if hint is float:
         kind = Kind.NULLABLE_DOUBLE if nullable else Kind.DOUBLE
         return Wanted(column, kind), lambda _, columns: _doubles(columns[column])
@@ -354,10 +355,12 @@ def _refuse_others_than_ascii(
                 whole[message] = is_ascii(data, at, at + columns[text + 1, message])
 
 
-def _numbers(column: Int64s) -> Iterable[int | None]:
-    if (column == NULL).all():
-        return repeat(None, len(column))
-    return [None if value == NULL else value for value in column.tolist()]
+def numbers_or_none(column: Int64s) -> list[Any]:
+    """Return a column of numbers of which any may be null."""
+    values: list[int] = column.tolist()
+    if NULL not in values:
+        return values
+    return [None if value == NULL else value for value in values]
 
 
 def _doubles(column: Int64s) -> Iterable[float | None]:

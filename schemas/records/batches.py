@@ -4,10 +4,9 @@ A batch names each communicator, shape, signature, frame and stack once, and ref
 place: an operation takes some 40 bytes instead of 470.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from schemas.enums import CollectiveSource, CommunicatorRole, ProcessState
 from schemas.ids import communicator_id, rank_id
@@ -219,14 +218,9 @@ def snapshot_of(
     )  # fmt: skip
 
 
-def operations_of(
-    batch: CollectiveBatch, tables: "Tables | None" = None
-) -> tuple[CollectiveOp, ...]:
-    """Return the operations of a batch; raises BatchError as `snapshot_of`.
-
-    `tables` are those of the batch, where they have been made already.
-    """
-    tables = tables_of(batch) if tables is None else tables
+def operations_of(batch: CollectiveBatch) -> tuple[CollectiveOp, ...]:
+    """Return the operations of a batch; raises BatchError as `snapshot_of`."""
+    tables = tables_of(batch)
     operations = batch.operations
     # A negative index would be another one in Python.
     _check_each([o.communicator for o in operations], batch.communicators, "communicators")
@@ -235,40 +229,29 @@ def operations_of(
     _check_each(reasons, batch.reasons, "reasons")
     stacks = [o.stack for o in operations if o.stack is not None]
     _check_each(stacks, batch.stacks, "stacks")
-    return resolved(map(_FIELDS_OF, operations), batch.communicators, tables)
-
-
-_FIELDS_OF: Final = attrgetter(*(each.name for each in fields(BatchOperation)))
-
-
-def resolved(
-    rows: Iterable[tuple[Any, ...]], communicators: Sequence[str], tables: "Tables"
-) -> tuple[CollectiveOp, ...]:
-    """Return operations with what they refer to.
-
-    Parameters
-    ----------
-    rows
-        Fields of `BatchOperation`, in its order; no index is negative.
-
-    Raises
-    ------
-    IndexError
-        If one refers to what there is not.
-    """
-    signatures, stacks, reasons = tables.signatures, tables.stacks, tables.reasons
     return tuple(
         CollectiveOp(
-            record_id=record_id, communicator=communicators[communicator], sequence=sequence,
-            is_p2p=is_p2p, op_id=op_id, sender=sender, receiver=receiver, n_bytes=n_bytes,
-            launched_at=launched_at, started_at=started_at, completed_at=completed_at,
-            missing_reason=None if reason is None else reasons[reason], state=state,
-            retired=retired, timeout_ms=timeout_ms, stack=() if stack is None else stacks[stack],
-            **signatures[signature],
+            record_id=o.record_id, communicator=batch.communicators[o.communicator],
+            sequence=o.sequence, is_p2p=o.is_p2p, op_id=o.op_id, sender=o.sender,
+            receiver=o.receiver, n_bytes=o.n_bytes, launched_at=o.launched_at,
+            started_at=o.started_at, completed_at=o.completed_at,
+            missing_reason=None if o.missing_reason is None else batch.reasons[o.missing_reason],
+            state=o.state, retired=o.retired, timeout_ms=o.timeout_ms,
+            stack=() if o.stack is None else tables.stacks[o.stack],
+            **tables.signatures[o.signature]._asdict(),
         )
-        for record_id, communicator, signature, sequence, is_p2p, op_id, sender, receiver, n_bytes,
-        launched_at, started_at, completed_at, reason, state, retired, timeout_ms, stack in rows
+        for o in operations
     )  # fmt: skip
+
+
+class Signature(NamedTuple):
+    """What an operation does: fields of `CollectiveOp`."""
+
+    operation: str
+    input_sizes: tuple[tuple[int, ...], ...]
+    output_sizes: tuple[tuple[int, ...], ...]
+    input_dtypes: tuple[str, ...]
+    output_dtypes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,13 +260,11 @@ class Tables:
 
     Attributes
     ----------
-    signatures
-        Fields of `CollectiveOp`: operation, shapes and types.
     stacks
         Frames, innermost first.
     """
 
-    signatures: tuple[dict[str, Any], ...]
+    signatures: tuple[Signature, ...]
     stacks: tuple[tuple[str, ...], ...]
     reasons: tuple[str, ...]
 
@@ -298,13 +279,13 @@ def tables_of(batch: CollectiveBatch) -> Tables:
     shapes = [shape.sizes for shape in batch.shapes]
     return Tables(
         tuple(
-            {
-                "operation": s.operation,
-                "input_sizes": tuple(shapes[p] for p in s.input_shapes),
-                "output_sizes": tuple(shapes[p] for p in s.output_shapes),
-                "input_dtypes": s.input_dtypes,
-                "output_dtypes": s.output_dtypes,
-            }
+            Signature(
+                s.operation,
+                tuple(shapes[p] for p in s.input_shapes),
+                tuple(shapes[p] for p in s.output_shapes),
+                s.input_dtypes,
+                s.output_dtypes,
+            )
             for s in batch.signatures
         ),
         tuple(tuple(batch.frames[place] for place in stack.frames) for stack in batch.stacks),

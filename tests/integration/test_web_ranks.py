@@ -8,6 +8,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from localizer.collectives.hang_watch import HangWatch
+from localizer.collectives.operation_columns import OperationColumns
+from localizer.collectives.rank_operations import RankOperations
 from ops.bench.operator.still import StillSource, served
 from ops.view.cluster import ClusterView
 from ops.view.job_ranks import RANK_LOGS, RANK_STATES, JobNow
@@ -132,8 +134,9 @@ def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
     for number, name in enumerate(HOSTILE):
         state = states[number % len(states)]
         state.batch = replace(state.batch, host_id=name, missing_reason=name)
-        for place, operation in list(state.operations.items()):
-            state.operations[place] = replace(operation, operation=name)
+        told = [o._replace(operation=name) for o in state.operations.records()]
+        state.operations = RankOperations()
+        state.operations.apply(OperationColumns.of_records(told), len(told), whole=False)
         for group, known in list(now.job.communicators.items())[number % 5 :: 5]:
             now.job.communicators[group] = replace(known, description=name)
         now.hang = replace(hang, summary=name, evidence=HOSTILE, next_steps=HOSTILE)

@@ -40,8 +40,7 @@ def shifted(snapshot: CollectiveSnapshot, by_us: int) -> CollectiveSnapshot:
         snapshot,
         taken_at=later(snapshot.taken_at),
         operations=tuple(
-            replace(
-                o,
+            o._replace(
                 launched_at=later(o.launched_at),
                 started_at=later(o.started_at),
                 completed_at=later(o.completed_at),

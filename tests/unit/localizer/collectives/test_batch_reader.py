@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localizer.collectives import batch_reader
-from localizer.collectives.batch_reader import BatchReader, RankBatch, without_tables
+from localizer.collectives.batch_reader import BatchReader, without_tables
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.enums import CollectiveSource, CollectiveState, ProcessState
@@ -17,6 +17,7 @@ from schemas.records import (
     BatchOperation,
     CallStack,
     CollectiveBatch,
+    CollectiveOp,
     OperationSignature,
     TensorShape,
 )
@@ -80,19 +81,24 @@ PLAIN = CollectiveBatch(
 )  # fmt: skip
 
 
-def by_codec(value: bytes) -> RankBatch | None:
+# A batch without its operations, and these.
+Said = tuple[CollectiveBatch, tuple[CollectiveOp, ...]]
+
+
+def by_codec(value: bytes) -> Said | None:
     """Return what the codec says, None for an error."""
     try:
         batch = CODEC.decode(topics.COLLECTIVE_OP, value, arrival_ns=ARRIVAL_NS)
         operations = operations_of(batch)
     except (DecodeError, BatchError):
         return None
-    return RankBatch(without_tables(batch), operations)
+    return without_tables(batch), operations
 
 
-def read(reader: BatchReader, values: list[bytes]) -> list[RankBatch | None]:
+def read(reader: BatchReader, values: list[bytes]) -> list[Said | None]:
     """Let a reader read messages."""
-    return reader.read(values, np.full(len(values), ARRIVAL_NS, np.int64))
+    found = reader.read(values, np.full(len(values), ARRIVAL_NS, np.int64))
+    return [None if one is None else (one.batch, tuple(one.operations.records())) for one in found]
 
 
 @settings(max_examples=200)

@@ -11,6 +11,7 @@ from localizer.collectives.diagnosis import HangClass as Found
 from localizer.collectives.hang_causes import Cause
 from localizer.collectives.hang_record import Seen, hang_of
 from localizer.collectives.job_state import JobState, Overdue
+from localizer.collectives.operation_columns import NO_OPERATIONS
 from schemas import enums
 from schemas.bounds import bound_of, violation
 from schemas.codec import to_datum
@@ -74,9 +75,8 @@ def test_an_operation_of_any_name_launched_at_any_time_gives_a_record(tmp_path: 
         for a in arrivals(Job.load("healthy", tmp_path))
         if isinstance(a.record, CollectiveBatch) and a.record.operations
     )
-    (operation, *_) = Job.load("healthy", tmp_path).snapshots[first.rank].operations
     job = JobState("job1")
-    job.apply_batch(first, (), ARRIVED_NS)
+    job.apply_batch(first, NO_OPERATIONS, ARRIVED_NS)
     rank = first.rank
     finding = Finding(
         hang_class=Found.NOT_FINISHED,
@@ -93,7 +93,7 @@ def test_an_operation_of_any_name_launched_at_any_time_gives_a_record(tmp_path: 
         next_steps=(),
     )
     cause = cause_of_class(enums.HangClass.UNDECIDED, enums.Certainty.UNDECIDED)
-    overdue = [Overdue(rank, operation, waited=2_000_000, limit=1, since_ns=ARRIVED_NS)]
+    overdue = [Overdue(rank, waited=2_000_000, limit=1, since_ns=ARRIVED_NS)]
     seen = Seen(finding=finding, communicator="0", cause=cause, overdue=overdue, notes=())
     hang = hang_of(CLUSTER, job, seen, ARRIVED_NS)
     assert violation(COLLECTIVE_HANG.name, to_datum(hang), ARRIVED_NS) is None

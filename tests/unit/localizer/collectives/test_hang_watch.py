@@ -1,5 +1,6 @@
 """Which jobs hang, from batches made of the dumps of real jobs."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,7 @@ def cable_cut(folder: Path) -> Job:
         cut[rank] = last
         kept = [o for o in held.operations if o.record_id <= last]
         if own:
-            kept[-1] = replace(kept[-1], state=CollectiveState.SCHEDULED, retired=False)
+            kept[-1] = kept[-1]._replace(state=CollectiveState.SCHEDULED, retired=False)
         snapshots[rank] = replace(held, operations=tuple(kept))
     return Job(snapshots, job.truth, job.world_size, job.end_us)
 
@@ -264,10 +265,12 @@ def test_a_job_that_no_analysis_copes_with_does_not_end_the_watch_of_others(
     )
     usual = JobState.snapshots
 
-    def snapshots(state: JobState) -> list[CollectiveSnapshot]:
+    def snapshots(
+        state: JobState, first: Mapping[int, int] | None = None
+    ) -> list[CollectiveSnapshot]:
         if state.task_id == "strange":
             raise KeyError("sequence")
-        return usual(state)
+        return usual(state, first)
 
     monkeypatch.setattr(JobState, "snapshots", snapshots)
     watch, hangs = watched(log)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localizer.collectives.job_state import JobState
+from localizer.collectives.operation_columns import NO_OPERATIONS, OperationColumns
 from localizer.collectives.rank_state import SAME_ATTEMPT_US, SILENT_NS
 from schemas.enums import CollectiveSource, ProcessState
 from schemas.records import CollectiveBatch
@@ -23,11 +24,11 @@ def batch_of(rank: int, folder: Path) -> CollectiveBatch:
 def test_a_collector_that_was_started_anew_reckons_a_little_differently(tmp_path: Path) -> None:
     """It is the same process: what is known of it and of the others stays."""
     job, first = JobState("job"), batch_of(0, tmp_path)
-    job.apply_batch(first, (), START_NS)
+    job.apply_batch(first, NO_OPERATIONS, START_NS)
     attempt, state = job.attempt, job.ranks[0]
     for change_us in (SAME_ATTEMPT_US, -SAME_ATTEMPT_US):
         again = replace(first, attempt=first.attempt + change_us)
-        job.apply_batch(again, (), START_NS + 1)
+        job.apply_batch(again, NO_OPERATIONS, START_NS + 1)
         assert job.ranks[0] is state
         assert job.attempt == attempt
 
@@ -35,9 +36,9 @@ def test_a_collector_that_was_started_anew_reckons_a_little_differently(tmp_path
 def test_another_process_is_a_new_attempt(tmp_path: Path) -> None:
     """A later one replaces what was known; an earlier one is late and changes nothing."""
     job, first = JobState("job"), batch_of(0, tmp_path)
-    job.apply_batch(first, (), START_NS)
+    job.apply_batch(first, NO_OPERATIONS, START_NS)
     for later in (replace(first, attempt=first.attempt + HOUR_US), first):
-        job.apply_batch(later, (), START_NS + 1)
+        job.apply_batch(later, NO_OPERATIONS, START_NS + 1)
         assert job.attempt == first.attempt + HOUR_US
 
 
@@ -51,9 +52,9 @@ def test_a_process_from_a_future_holds_a_rank_up_only_while_it_is_heard(tmp_path
     ):
         job = JobState("job")
         for rank in (0, 1):
-            job.apply_batch(replace(first, rank=rank), (), START_NS)
-        job.apply_batch(last, (), START_NS)
-        job.apply_batch(first, (), START_NS + after_ns)
+            job.apply_batch(replace(first, rank=rank), NO_OPERATIONS, START_NS)
+        job.apply_batch(last, NO_OPERATIONS, START_NS)
+        job.apply_batch(first, NO_OPERATIONS, START_NS + after_ns)
         assert job.attempt == first.attempt
         assert set(job.ranks) == {0, 1}
 
@@ -63,7 +64,7 @@ def test_waits_of_the_job_are_those_of_its_communicators(tmp_path: Path) -> None
     job = JobState("job")
     for arrival in arrivals(Job.load("healthy", tmp_path)):
         if isinstance(record := arrival.record, CollectiveBatch):
-            job.apply_batch(record, snapshot_of(record, {}).operations, arrival.at_ns)
+            job.apply(record, arrival.at_ns)
     assert job.every.count == sum(waits.count for waits in job.waits.values()) > 0
     assert job.every.longest == max(waits.longest for waits in job.waits.values())
 
@@ -80,13 +81,14 @@ def test_a_clock_that_was_set_makes_no_wait(tmp_path: Path) -> None:
             operations = snapshot_of(batch, {}).operations
             middle = operations[len(operations) // 2].record_id if operations else 0
             moved = tuple(
-                replace(o, launched_at=(o.launched_at or 0) + step_us)
+                o._replace(launched_at=(o.launched_at or 0) + step_us)
                 if o.record_id >= middle
                 else o
                 for o in operations
             )
             anew = replace(batch, attempt=batch.attempt + 10 * SAME_ATTEMPT_US * bool(step_us))
-            job.apply_batch(anew, moved, START_NS + number)
+            told = OperationColumns.of_records(moved)
+            job.apply_batch(anew, told, START_NS + number)
         limits.append(max(waits.longest for waits in job.waits.values()))
     assert limits[0] == limits[1] > 0
 
@@ -96,7 +98,7 @@ def test_a_rank_that_is_told_from_another_source_counts_as_not_read(tmp_path: Pa
     job, first = JobState("job"), batch_of(0, tmp_path)
     sources = [CollectiveSource.PROFILER] * 2 + [CollectiveSource.FLIGHT_RECORDER]
     for rank, source in enumerate(sources):
-        job.apply_batch(replace(first, rank=rank, source=source), (), START_NS)
+        job.apply_batch(replace(first, rank=rank, source=source), NO_OPERATIONS, START_NS)
     assert [snapshot.rank for snapshot in job.snapshots()] == [0, 1]
-    job.apply_batch(replace(first, rank=2, source=sources[0]), (), START_NS + 1)
+    job.apply_batch(replace(first, rank=2, source=sources[0]), NO_OPERATIONS, START_NS + 1)
     assert [snapshot.rank for snapshot in job.snapshots()] == [0, 1, 2]

@@ -1,12 +1,14 @@
 """What is known of a rank whose recorder was not read in time."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localizer.collectives.rank_state import RankState
+from localizer.collectives.operation_columns import OperationColumns
+from localizer.collectives.rank_state import RankState, snapshots_of
 from schemas.enums import ProcessState
-from schemas.records import CollectiveBatch
+from schemas.records import CollectiveBatch, CollectiveOp
 from schemas.records.batches import snapshot_of
 from tests.collective_batches import Arrival, Job, arrivals
 
@@ -20,6 +22,14 @@ def batches(folder: Path) -> list[CollectiveBatch]:
     return [r for r in records if isinstance(r, CollectiveBatch) and r.rank == 0]
 
 
+def apply(
+    state: RankState, batch: CollectiveBatch, seen: Sequence[CollectiveOp], number: int
+) -> list[tuple[CollectiveOp, int]]:
+    """Apply a batch; return what was measured."""
+    found = state.apply_batch(batch, OperationColumns.of_records(seen), number, KEEP)
+    return list(zip(found.operations.records(), found.waited.tolist(), strict=True))
+
+
 def waits(read: list[CollectiveBatch], lost: set[int]) -> list[tuple[int, int]]:
     """Return record ids and waits (µs) that are measured if some operations are never seen."""
     state = RankState(read[0], read[0].attempt, 1, 1)
@@ -27,7 +37,7 @@ def waits(read: list[CollectiveBatch], lost: set[int]) -> list[tuple[int, int]]:
     for number, batch in enumerate(read, start=1):
         seen = tuple(o for o in snapshot_of(batch, {}).operations if o.record_id not in lost)
         whole = replace(batch, snapshot=False)
-        found += [(o.record_id, us) for o, us in state.apply_batch(whole, seen, number, KEEP)]
+        found += [(o.record_id, us) for o, us in apply(state, whole, seen, number)]
     return found
 
 
@@ -52,8 +62,8 @@ def test_an_operation_of_the_start_need_not_come_again(tmp_path: Path) -> None:
     found = []
     for number, batch in enumerate(read, start=1):
         seen = snapshot_of(batch, {}).operations
-        seen = tuple(replace(o, operation="barrier") if o.record_id == 0 else o for o in seen)
-        found += list(state.apply_batch(replace(batch, snapshot=False), seen, number, KEEP))
+        seen = tuple(o._replace(operation="barrier") if o.record_id == 0 else o for o in seen)
+        found += apply(state, replace(batch, snapshot=False), seen, number)
     assert every
     assert len(found) >= len(every) // 2
 
@@ -71,7 +81,7 @@ def test_a_process_that_is_stopped_or_gone_launches_nothing_after_its_last_dump(
     ):
         later = replace(read, process_state=state)
         rank = RankState(later, later.attempt, 1, 1)
-        assert rank.snapshot({}).taken_at == rank.known_until == until
+        assert snapshots_of([rank], {})[0].taken_at == rank.known_until == until
     never = replace(read, process_state=ProcessState.STOPPED, recorded_at=None)
     assert RankState(never, never.attempt, 1, 1).known_until is None
 
@@ -87,9 +97,9 @@ def test_a_kind_that_comes_late_shows_that_the_first_iteration_was_not_over(
     cold = []
     for number, batch in enumerate(read, start=1):
         seen = snapshot_of(batch, {}).operations
-        seen = tuple(replace(o, operation="late") if o.record_id == late else o for o in seen)
-        found = list(state.apply_batch(replace(batch, snapshot=False), seen, number, KEEP))
-        if state.take_cold():
+        seen = tuple(o._replace(operation="late") if o.record_id == late else o for o in seen)
+        found = apply(state, replace(batch, snapshot=False), seen, number)
+        if state.operations.take_cold():
             cold.append(number)
             assert min(o.record_id for o, _ in found) > late
     assert len(cold) == 1
@@ -100,11 +110,11 @@ def test_what_was_sent_ahead_has_ended_as_many_launches_later(tmp_path: Path) ->
     read = batches(tmp_path)
     one = dict(waits(read, set()))
     state = RankState(read[0], read[0].attempt, 1, 1)
-    state._most_pending = 2
+    state.operations._most_pending = 2
     two: dict[int, int] = {}
     for number, batch in enumerate(read, start=1):
         seen = snapshot_of(batch, {}).operations
-        found = state.apply_batch(replace(batch, snapshot=False), seen, number, KEEP)
+        found = apply(state, replace(batch, snapshot=False), seen, number)
         two.update({o.record_id: us for o, us in found})
     assert two
     assert all(two[n] > one[n] for n in two if n in one)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from localizer.collectives.hang_watch import ASIDE_NS, FORGET_NS, HangWatch, event_time
 from localizer.collectives.job_state import LEAST_KEPT, TWICE_NS, JobState
+from localizer.collectives.operation_columns import NO_OPERATIONS
 from localizer.collectives.rank_state import SILENT_NS
 from localizer.collectives.room import fair_level
 from schemas.enums import Certainty, FaultLifecycle, ProcessState
@@ -107,8 +108,8 @@ def test_where_operations_were_dropped_nothing_absent_is_sure(tmp_path: Path) ->
     assert sure.certainty is Certainty.SURE
     # As much history as of the largest job is enough.
     for most_held, kept, certainty in (
-        (800, LEAST_KEPT, Certainty.SURE),
-        (700, 1, Certainty.LIKELY),
+        (300, LEAST_KEPT, Certainty.SURE),
+        (70, 1, Certainty.LIKELY),
     ):
         watch = HangWatch(CLUSTER)
         watch.most_held = most_held
@@ -177,7 +178,7 @@ def test_two_jobs_of_one_name_are_told(tmp_path: Path) -> None:
     for second in range(0, 60, 2):
         at_ns = now + second * SECOND_NS
         for one in (first, other):
-            job.apply_batch(one, (), at_ns)
+            job.apply_batch(one, NO_OPERATIONS, at_ns)
         lasts_ns = second * SECOND_NS
         assert (job.mixed(at_ns) is not None) == (lasts_ns > TWICE_NS), second
     text = job.mixed(at_ns)
@@ -188,5 +189,5 @@ def test_two_jobs_of_one_name_are_told(tmp_path: Path) -> None:
     job = JobState("job1")
     for second in range(0, 60, 2):
         for one in (first if second < 2 else gone, other):
-            job.apply_batch(one, (), now + second * SECOND_NS)
+            job.apply_batch(one, NO_OPERATIONS, now + second * SECOND_NS)
     assert job.mixed(now + 60 * SECOND_NS) is None

@@ -16,7 +16,7 @@ def test_a_number_that_no_topic_takes_is_refused() -> None:
     """It would poison the whole batch; the others are told."""
     dump = held(Rank(0, WORLD).launch("0").launch("0"))
     first, second = dump.snapshot.operations
-    bad = replace(dump.snapshot, operations=(replace(first, n_bytes=2**70), second))
+    bad = replace(dump.snapshot, operations=(first._replace(n_bytes=2**70), second))
     changes = OperationChanges()
     told = changes.observe(replace(dump, snapshot=bad))
     assert [o.record_id for o in told] == [1]
