@@ -221,18 +221,18 @@ class JobState:
         if not len(waits.waited):
             return
         rows, names = waits.operations.numbers, waits.operations.communicators
+        longer = np.arange(len(waits.waited))
         # While it hangs one by one, since each changes what is usual, which the next is held to.
-        alone = np.flatnonzero((waits.waited > READ_TWICE_US) | self.hung)
-        for place in alone.tolist():
+        if not self.hung:
+            counts, longest = np.zeros((2, len(names)), np.int64)
+            any_longer = summarise(rows, waits.waited, READ_TWICE_US, counts, longest)
+            for name, count, most in zip(names, counts.tolist(), longest.tolist(), strict=True):
+                if count:
+                    self._learn(name, most, count)
+            longer = np.flatnonzero(waits.waited > READ_TWICE_US) if any_longer else longer[:0]
+        for place in longer.tolist():
             one = waits.operations.take(np.array([place]))
             self._observe_one(one, int(waits.waited[place]), arrived_ns)
-        if self.hung:
-            return
-        counts, longest = np.zeros((2, len(names)), np.int64)
-        summarise(rows, waits.waited, READ_TWICE_US, counts, longest)
-        for name, count, most in zip(names, counts.tolist(), longest.tolist(), strict=True):
-            if count:
-                self._learn(name, most, count)
 
     def _observe_one(self, operation: OperationColumns, waited: int, arrived_ns: int) -> None:
         name = operation.communicators[operation.column("communicator")[0]]

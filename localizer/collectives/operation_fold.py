@@ -11,7 +11,7 @@ import numpy as np
 from localizer.collectives.operation_columns import COMPLETED, ROW
 from localizer.collectives.usual_waits import TIMEOUT_MS, US_PER_MS
 from schemas.columns.arrays import Bools, Int64s
-from schemas.columns.compiled import compiled
+from schemas.columns.compiled import compiled, inlined
 from schemas.columns.interpreter import NULL
 
 # A rank waits in a few operations at once, one for each of its communicators and buckets.
@@ -21,6 +21,9 @@ PENDING: Final = 0
 REFUSED: Final = 1
 NEWEST: Final = 2
 LOST: Final = 3
+TAKEN: Final = 4
+REMOVED: Final = 5
+COUNTS: Final = 6
 
 _ID: Final = ROW["record_id"]
 _CODE: Final = ROW["communicator"]
@@ -28,6 +31,7 @@ _STATE: Final = ROW["state"]
 _LAUNCHED: Final = ROW["launched_at"]
 _STARTED: Final = ROW["started_at"]
 _ENDED: Final = ROW["completed_at"]
+_RETIRED: Final = ROW["retired"]
 _TIMEOUT: Final = ROW["timeout_ms"]
 
 
@@ -44,13 +48,26 @@ def drop_unmentioned(known: Int64s, told: Int64s, removed: Bools, counts: Int64s
         mentioned = i < told.shape[1] and told[_ID, i] == known[_ID, place]
         if not mentioned and known[_STATE, place] != COMPLETED:
             removed[place] = True
+            counts[REMOVED] += 1
             counts[LOST] += 1
             counts[PENDING] -= 1
 
 
+@inlined
+def _is_same(known: Int64s, place: int, told: Int64s, i: int) -> bool:
+    """Return whether an operation that waits is told again as it was: hung ranks do so for long."""
+    same: bool = (
+        known[_STATE, place] == told[_STATE, i]
+        and known[_LAUNCHED, place] == told[_LAUNCHED, i]
+        and known[_STARTED, place] == told[_STARTED, i]
+        and known[_RETIRED, place] == told[_RETIRED, i]
+    )
+    return same
+
+
 @compiled
 def match(known: Int64s, told: Int64s, removed: Bools, taken: Bools, counts: Int64s) -> None:
-    """Note which operations are new or have changed.
+    """Note which operations are new or have changed since.
 
     An end that was told once stays. Of those that wait only so many are known: the oldest, which
     are those that matter.
@@ -63,7 +80,8 @@ def match(known: Int64s, told: Int64s, removed: Bools, taken: Bools, counts: Int
         Shapes (n,) and (m,); set where a known one is replaced, and where one that is told takes
         its place or is new.
     counts
-        Those that wait; those beyond the bound; the greatest record id; those that were lost.
+        Those that wait; those beyond the bound; the greatest record id; those that were lost; how
+        many are marked in `taken` and `removed`.
     """
     place, last = 0, -1
     for i in range(told.shape[1]):
@@ -76,23 +94,28 @@ def match(known: Int64s, told: Int64s, removed: Bools, taken: Bools, counts: Int
             continue
         if was_known and not again and known[_STATE, place] == COMPLETED:
             continue
+        if was_known and not again and _is_same(known, place, told, i):
+            continue
         waits, waited = told[_STATE, i] != COMPLETED, again or was_known
         if waits and not waited and counts[PENDING] >= MAX_PENDING:
             counts[REFUSED] += 1
             continue
         if again:
             taken[last] = False
+            counts[TAKEN] -= 1
         elif was_known:
             removed[place] = True
+            counts[REMOVED] += 1
         counts[PENDING] += int(waits) - int(waited)
         counts[NEWEST] = max(counts[NEWEST], number)
         taken[i] = True
+        counts[TAKEN] += 1
         last = i
 
 
 @compiled
-def measure(rows: Int64s, unmeasured: Bools, at_once: int, newest: int, waited: Int64s) -> None:
-    """Note how long operations took whose end is known by now.
+def measure(rows: Int64s, unmeasured: Bools, at_once: int, newest: int, found: Int64s) -> int:
+    """Return of how many operations it is known by now how long they took.
 
     The recorder of gloo has no times of an end. One that waits for each operation has ended it
     before it launches the next; one that was never seen to wait for more than n at once, before it
@@ -109,10 +132,10 @@ def measure(rows: Int64s, unmeasured: Bools, at_once: int, newest: int, waited: 
         How many wait at once.
     newest
         The greatest record id that was ever told.
-    waited
-        Shape (n,), microseconds; set where it is known.
+    found
+        Shape (2, n): the places of these operations, and how long each took (µs).
     """
-    later = 0
+    later, count = 0, 0
     for i in range(rows.shape[1]):
         if not unmeasured[i]:
             continue
@@ -134,7 +157,10 @@ def measure(rows: Int64s, unmeasured: Bools, at_once: int, newest: int, waited: 
         if launched != NULL:
             started = rows[_STARTED, i]
             began = started if started > 0 else launched
-            waited[i] = max(0, ended - began)
+            found[0, count] = i
+            found[1, count] = max(0, ended - began)
+            count += 1
+    return count
 
 
 @compiled
@@ -162,8 +188,8 @@ def choose(rows: Int64s, unmeasured: Bools, keep: int, held: Int64s, kept: Bools
 
 
 @compiled
-def summarise(rows: Int64s, waited: Int64s, most_us: int, count: Int64s, longest: Int64s) -> None:
-    """Count waits by communicator, and note the longest.
+def summarise(rows: Int64s, waited: Int64s, most_us: int, count: Int64s, longest: Int64s) -> int:
+    """Count waits by communicator, and note the longest; return how many are left out as too long.
 
     Parameters
     ----------
@@ -177,7 +203,9 @@ def summarise(rows: Int64s, waited: Int64s, most_us: int, count: Int64s, longest
     count, longest
         By communicator.
     """
+    left_out = 0
     for i in range(rows.shape[1]):
+        left_out += int(waited[i] > most_us)
         own_ms = rows[_TIMEOUT, i]
         if not own_ms or own_ms == NULL:
             own_ms = TIMEOUT_MS
@@ -185,14 +213,16 @@ def summarise(rows: Int64s, waited: Int64s, most_us: int, count: Int64s, longest
             code = rows[_CODE, i]
             count[code] += 1
             longest[code] = max(longest[code], waited[i])
+    return left_out
 
 
 def warm() -> None:
     """Compile the kernels, some seconds once after an installation, or read them from disk."""
     rows = np.zeros((len(ROW), 0), np.int64)
-    marks, numbers, counts = np.zeros(0, np.bool_), np.zeros(0, np.int64), np.zeros(4, np.int64)
+    marks, numbers = np.zeros(0, np.bool_), np.zeros(0, np.int64)
+    counts = np.zeros(COUNTS, np.int64)
     drop_unmentioned(rows, rows, marks, counts)
     match(rows, rows, marks, marks, counts)
-    measure(rows, marks, 1, 0, numbers)
+    measure(rows, marks, 1, 0, numbers.reshape(2, 0))
     choose(rows, marks, 1, numbers, marks)
     summarise(rows, numbers, 0, numbers, numbers)

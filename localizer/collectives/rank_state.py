@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from localizer.collectives.operation_columns import OperationColumns, records_of
-from localizer.collectives.rank_operations import OldestWait, RankOperations, Waits
+from localizer.collectives.rank_operations import OldestWait, RankOperations, Waits, make_records
 from schemas.enums import ProcessState
 from schemas.records import CollectiveBatch, CollectiveSnapshot, CommunicatorProgress
 from schemas.units import SECOND_NS, US_NS, us_to_ns
@@ -165,10 +165,15 @@ def snapshots_of(
         state.operations.since(state._launched_after(after_ns), first.get(state.rank, 0))
         for state in states
     ]
+    chosen = iter(records_of([part for part in parts if part is not None]))
+    make_records(
+        state.operations for state, part in zip(states, parts, strict=True) if part is None
+    )
     found = []
-    for state, part, operations in zip(states, parts, records_of(parts), strict=True):
+    for state, part in zip(states, parts, strict=True):
+        operations = state.operations.records() if part is None else tuple(next(chosen))
         dropped = state.batch.dropped_before
-        if operations and (state.operations.forgot or len(part) < len(state.operations)):
+        if operations and (state.operations.forgot or part is not None):
             dropped = max(dropped, operations[0].record_id)
         found.append(
             CollectiveSnapshot(
@@ -183,7 +188,7 @@ def snapshots_of(
                     views[name] if name in views else _unknown(name)
                     for name in state.operations.communicators()
                 ),
-                operations=tuple(operations),
+                operations=operations,
             )
         )
     return found

@@ -1,8 +1,12 @@
 """How long it takes to say why a job of many ranks hangs: `python -m ops.bench.hang_analysis`.
 
-A job of tensor-, pipeline- and data-parallel groups and one of all ranks. Ten seconds of batches
+A job of tensor-, pipeline- and data-parallel groups and one of all ranks. Some seconds of batches
 are read and folded; then one rank launches nothing more, and everybody ends up waiting for it.
 Told in seconds of CPU time of one core.
+
+One job is large and has few operations: its analysis counts. Another one launches as much as is
+published of large jobs: what is taken in of its second half counts, for which no reader has
+anything to learn.
 """
 
 import argparse
@@ -20,17 +24,21 @@ from localizer.collectives.hang_watch import HangWatch
 from schemas import topics
 from schemas.codec import Codec
 from schemas.enums import CollectiveSource, CollectiveState, ProcessState
+from schemas.process import memory
 from schemas.records import CollectiveOp, CollectiveSnapshot, Hang
 from schemas.records.batches import RankProcess, batch_of
 from schemas.units import SECOND_NS, US_NS
 
 TENSOR: Final = 8
 PIPELINE: Final = 8
-WINDOW_S: Final = 10
 PERIOD_S: Final = 2
-# Two iterations a second, each with as many operations of each group.
-ITERATIONS: Final = 2 * WINDOW_S
-TENSOR_OPERATIONS: Final = 4
+# Two iterations a second, each with as many operations of a data-parallel group.
+ITERATION_US: Final = 500_000
+SECOND_US: Final = 1_000_000
+# Tensor-parallel operations of an iteration. Ten thousand GPUs send 35 MB a second as published
+# (Mycroft, SOSP 2025): with 55 bytes each these are 64 operations a second of a rank.
+FEW: Final = 4
+MANY: Final = 28
 DATA_OPERATIONS: Final = 2
 BEGIN_US: Final = 1_700_000_000_000_000
 TIMEOUT_MS: Final = 600_000
@@ -41,11 +49,20 @@ STANDS_US: Final = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """A job: how many ranks launch how many tensor-parallel operations each iteration, how long."""
+
+    ranks: int
+    tensor_operations: int
+    window_s: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rank:
     """A rank's place in the job."""
 
     number: int
-    world: int
+    load: Load
 
     @property
     def groups(self) -> tuple[str, str, str]:
@@ -61,17 +78,17 @@ def launches(rank: Rank, *, stalls: int) -> list[CollectiveOp]:
     `stalls` launches nothing of the last iteration; its peers wait in it.
     """
     tensor, data, world = rank.groups
-    culprit = Rank(stalls, rank.world)
-    plan = [tensor] * TENSOR_OPERATIONS + [data] * DATA_OPERATIONS + [world]
-    step_us = SECOND_NS // 2 // US_NS
+    culprit = Rank(stalls, rank.load)
+    plan = [tensor] * rank.load.tensor_operations + [data] * DATA_OPERATIONS + [world]
+    iterations = rank.load.window_s * SECOND_US // ITERATION_US
     found: list[CollectiveOp] = []
     counts = dict.fromkeys(plan, 0)
-    for iteration in range(ITERATIONS):
-        last = iteration == ITERATIONS - 1
+    for iteration in range(iterations):
+        last = iteration == iterations - 1
         for place, group in enumerate(plan):
             if last and rank.number == stalls:
                 return found
-            at = BEGIN_US + iteration * step_us + place * 10_000
+            at = BEGIN_US + iteration * ITERATION_US + place * 10_000
             waits = last and (
                 (group == tensor and tensor == culprit.groups[0])
                 or (group == data and stalls_data(rank, culprit))
@@ -87,7 +104,7 @@ def launches(rank: Rank, *, stalls: int) -> list[CollectiveOp]:
 def stalls_data(rank: Rank, culprit: Rank) -> bool:
     """Return whether a rank's data-parallel group has a member that is stuck before it."""
     stuck = culprit.number // TENSOR * TENSOR
-    return rank.groups[1] in {Rank(stuck + i, rank.world).groups[1] for i in range(TENSOR)}
+    return rank.groups[1] in {Rank(stuck + i, rank.load).groups[1] for i in range(TENSOR)}
 
 
 def _operation(group: str, sequence: int, number: int, at: int, *, done: bool) -> CollectiveOp:
@@ -105,7 +122,7 @@ def _operation(group: str, sequence: int, number: int, at: int, *, done: bool) -
 def batches(rank: Rank, *, stalls: int) -> Iterator[tuple[CollectiveSnapshot, int]]:
     """Yield what a rank launched in each period, and when it was read (µs)."""
     every = launches(rank, stalls=stalls)
-    end = BEGIN_US + WINDOW_S * 1_000_000 + STANDS_US
+    end = BEGIN_US + rank.load.window_s * SECOND_US + STANDS_US
     before = 0
     for read in range(BEGIN_US + PERIOD_S * 1_000_000, end + 1, PERIOD_S * 1_000_000):
         upto = next(
@@ -122,16 +139,16 @@ def batches(rank: Rank, *, stalls: int) -> Iterator[tuple[CollectiveSnapshot, in
         before = upto
 
 
-def messages(ranks: int, culprit: int, codec: Codec) -> list[tuple[int, bytes]]:
+def messages(load: Load, culprit: int, codec: Codec) -> list[tuple[int, bytes]]:
     """Return what the collectors of a job send in the window, in order, each with when (µs)."""
     found = []
-    for number in range(ranks):
+    for number in range(load.ranks):
         process = RankProcess(
-            cluster="bench", task_id="job1", rank=number, world_size=ranks,
+            cluster="bench", task_id="job1", rank=number, world_size=load.ranks,
             host_id=f"host:{number // 8}", endpoint_ids=(f"job1-w{number // 8}/r{number % 8}",),
             attempt=BEGIN_US, pid=number + 1, process_state=ProcessState.SLEEPING, cpu_ns=None,
         )  # fmt: skip
-        for snapshot, at in batches(Rank(number, ranks), stalls=culprit):
+        for snapshot, at in batches(Rank(number, load), stalls=culprit):
             # A hundredth of a core.
             work = replace(process, cpu_ns=(at - BEGIN_US) * US_NS // 100)
             batch = batch_of(
@@ -143,7 +160,7 @@ def messages(ranks: int, culprit: int, codec: Codec) -> list[tuple[int, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """CPU seconds of each part, and what was read and found."""
+    """CPU seconds of each part, and what was read and found; intake of the second half."""
 
     reading: float
     folding: float
@@ -153,51 +170,67 @@ class Run:
     found: list[Hang]
 
 
-def run(ranks: int, culprit: int) -> Run:
+def run(load: Load, culprit: int) -> Run:
     """Read and fold the window as the watcher does, and analyse once."""
     codec = Codec()
-    sent = messages(ranks, culprit, codec)
+    sent = messages(load, culprit, codec)
+    later_us = BEGIN_US + load.window_s * SECOND_US // 2
     watch, reader = HangWatch("bench"), BatchReader(codec)
     operation_fold.warm()
     reader.read([value for _, value in sent[:POLL]], np.zeros(min(POLL, len(sent)), np.int64))
-    reading, folding, count = 0.0, 0.0, 0
+    reading, folding, count, n_bytes = 0.0, 0.0, 0, 0
     for begin in range(0, len(sent), POLL):
         part = sent[begin : begin + POLL]
         began = time.process_time()
         read = reader.read([v for _, v in part], np.array([at * US_NS for at, _ in part]))
-        reading += time.process_time() - began
-        began = time.process_time()
+        was_read = time.process_time()
         for (at, _), held in zip(part, read, strict=True):
-            if held is not None:
-                watch.feed(held.rank_id, held, at * US_NS)
-                count += len(held.operations)
-        folding += time.process_time() - began
+            if held is None:
+                raise RuntimeError("a batch that could not be read")
+            watch.feed(held.rank_id, held, at * US_NS)
+        if part[0][0] > later_us:
+            reading += was_read - began
+            folding += time.process_time() - was_read
+            count += sum(len(held.operations) for held in read if held is not None)
+            n_bytes += sum(len(value) for _, value in part)
     began = time.process_time()
     found = watch.advance(sent[-1][0] * US_NS + SECOND_NS)
     return Run(
-        reading, folding, time.process_time() - began, count,
-        sum(len(value) for _, value in sent), found,
+        reading, folding, time.process_time() - began, count, n_bytes, found
     )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; exit code 1 if the culprit was not found."""
     parser = argparse.ArgumentParser(prog="python -m ops.bench.hang_analysis", description=__doc__)
-    parser.add_argument("--ranks", type=int, default=10_240)
+    parser.add_argument("--ranks", type=int, default=10_240, help="of the large job (10,240)")
+    parser.add_argument("--busy-ranks", type=int, default=1_024, help="of the other one (1,024)")
     options = parser.parse_args(arguments)
-    culprit = options.ranks // 3
-    one = run(options.ranks, culprit)
-    intake = one.reading + one.folding
-    print(f"ranks {options.ranks:,}, operations {one.operations:,} in {WINDOW_S} s")
-    print(f"read: {one.reading:.2f} s CPU, fold: {one.folding:.2f} s CPU")
-    print(
-        f"intake, a second of CPU: {one.operations / intake:,.0f} operations, "
-        f"{one.n_bytes / intake / 1e6:.1f} MB"
-    )
-    print(f"one analysis: {one.analysis:.2f} s CPU")
-    for hang in one.found:
-        print(f"{hang.hang_class} {hang.ranks}, {len(hang.waiting_ranks):,} ranks wait")
-    return 0 if [h.ranks for h in one.found] == [(culprit,)] else 1
+    # As the watcher's process does.
+    memory.collect_on_demand()
+    right = True
+    for load in (
+        Load(options.ranks, FEW, window_s=10),
+        Load(options.busy_ranks, MANY, window_s=20),
+    ):
+        culprit = load.ranks // 3
+        one = run(load, culprit)
+        each = one.operations / (load.ranks * load.window_s / 2)
+        print(f"{load.ranks:,} ranks with {each:.0f} operations a second each")
+        print(
+            f"  intake: an operation {1e6 * one.reading / one.operations:.2f} us of CPU read, "
+            f"{1e6 * one.folding / one.operations:.2f} us folded"
+        )
+        intake = one.reading + one.folding
+        print(
+            f"  a second of CPU: {one.operations / intake:,.0f} operations, "
+            f"{one.n_bytes / intake / 1e6:.1f} MB"
+        )
+        print(f"  one analysis: {one.analysis:.2f} s of CPU")
+        for hang in one.found:
+            print(f"  {hang.hang_class} {hang.ranks}, {len(hang.waiting_ranks):,} ranks wait")
+        right &= [h.ranks for h in one.found] == [(culprit,)]
+    return 0 if right else 1
 
 
 if __name__ == "__main__":

@@ -51,6 +51,14 @@ OPERATIONS = st.builds(
 BATCHES = st.lists(st.tuples(st.lists(OPERATIONS, max_size=12), st.booleans()), max_size=6)
 
 
+def _alike(one: CollectiveOp, other: CollectiveOp) -> bool:
+    """Return whether an operation stands where it stood."""
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("state", "launched_at", "started_at", "retired")
+    )
+
+
 class SlowTwin:
     """The same, operation by operation."""
 
@@ -85,6 +93,8 @@ class SlowTwin:
         for one in sorted(told, key=lambda o: o.record_id):
             before = self.known.get(one.record_id)
             if before is not None and is_finished(before):
+                continue
+            if before is not None and one.record_id not in taken and _alike(before, one):
                 continue
             if before is None and not is_finished(one) and len(self.pending) >= MOST_PENDING:
                 self.refused += 1
@@ -169,7 +179,7 @@ def test_columns_say_what_the_twin_says(
     state, twin = RankOperations(), SlowTwin()
     for told, whole in batches:
         assert told_of(state, told, keep, whole=whole) == twin.apply(told, keep, whole=whole)
-        assert state.records() == [twin.known[n] for n in sorted(twin.known)]
+        assert state.records() == tuple(twin.known[n] for n in sorted(twin.known))
         assert (state.pending, state.newest) == (len(twin.pending), twin.newest)
         assert (state.forgot, state.warm_from) == (twin.forgot, twin.warm_from)
         waiting = [o for o in twin.pending if o.launched_at is not None]
