@@ -2,6 +2,8 @@
 
 An agent dies with its container, and a container with its host; probes see the same of all three.
 Components' states tell them apart: the ports that the host's RNICs stand at, the container's own.
+So do the bytes of a training job: the host's kernel acknowledges them while the host is up, whoever
+else there has died.
 """
 
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import Final
 from localizer.facts.findings import LEAD_NS
 from localizer.facts.inputs import Sources
 from localizer.facts.liveness import Agent
-from schemas.enums import AnomalyFamily, ComponentKind
+from schemas.enums import AnomalyFamily, ComponentKind, HangClass
 
 # Kinds of states that an RNIC's port, or the switch port at its cable, shows without its host.
 NO_LINK: Final = frozenset({"port_down", "device_gone"})
@@ -55,6 +57,30 @@ def host_without_ports(sources: Sources, host_id: str, missed_ns: int) -> Outage
     if 2 * down <= len(rnics):
         return None
     fact = f"the ports of {down} of its {len(rnics)} RNICs are down"
+    return Outage("host_down", (ComponentKind.HOST, host_id), fact)
+
+
+def host_without_kernel(sources: Sources, host_id: str) -> Outage | None:
+    """Return that a host is down if it acknowledges nothing of what a job that hangs sends there.
+
+    Only of a host whose agents are silent and whose endpoints answer no probes: a cut leaves the
+    agents alive.
+    """
+    topology = sources.topology
+    stuck = {
+        (flow.src_rank, flow.dst_rank)
+        for hang, _ in sources.hangs.open_hangs()
+        if hang.hang_class is HangClass.NETWORK
+        for flow in hang.stuck_flows
+        if flow.dst_endpoint_id is not None and topology.host_of(flow.dst_endpoint_id) == host_id
+    }
+    if not stuck:
+        return None
+    src, dst = min(stuck, key=lambda pair: (pair[1] or 0, pair[0]))
+    fact = (
+        "its agent is silent, none of its endpoints answers, and its kernel acknowledges nothing of"
+        f" what rank {src} sends to rank {dst} there"
+    )
     return Outage("host_down", (ComponentKind.HOST, host_id), fact)
 
 

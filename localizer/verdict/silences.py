@@ -4,8 +4,9 @@ Many agents at once are one verdict on what they share: a switch or another plac
 hang on, the partition that their heartbeats stand in, or else the cluster. Silence alone is a
 warning: others still answer for the network. A host that is down and a container that crashed are
 critical, and either states say so (`localizer.verdict.outages`), or all agents of the host fell
-silent at once and nothing there answers. A single agent that is silent and does not answer may have
-died alone: that stays a warning, which says what cannot be told.
+silent at once and nothing there answers, or the bytes of a training job are not acknowledged there
+either. A single agent that is silent and does not answer may otherwise have died alone: that stays
+a warning, which says what cannot be told.
 
 Whoever is part of a verdict stays so until it is heard again. Nobody misses the agents of a host
 that an operator works on.
@@ -26,6 +27,7 @@ from localizer.verdict.outages import (
     Place,
     crashed_container,
     host_of,
+    host_without_kernel,
     host_without_ports,
 )
 from schemas.enums import AnomalyFamily, ComponentKind
@@ -260,11 +262,14 @@ class SilenceClaims:
             return None
         missed_ns = [silent[agent] for agent in agents]
         outage = host_without_ports(self._sources, host, min(missed_ns))
-        if outage is not None or len(agents) == 1:
+        if outage is not None:
             return outage
-        together = max(missed_ns) - min(missed_ns) <= TOGETHER_NS
-        if not together or not all(self._reach.of_agent(a, now_ns).unreachable for a in agents):
+        if not all(self._reach.of_agent(a, now_ns).unreachable for a in agents):
             return None
+        outage = host_without_kernel(self._sources, host)
+        together = max(missed_ns) - min(missed_ns) <= TOGETHER_NS
+        if outage is not None or len(agents) == 1 or not together:
+            return outage
         fact = "its agents fell silent at once, and none of its endpoints answers"
         return Outage("host_down", (ComponentKind.HOST, host), fact)
 

@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from itertools import permutations
 from typing import Any
 
+import pytest
+
 from schemas import topics
-from schemas.enums import ComponentKind, FaultLifecycle
+from schemas.enums import Certainty, ComponentKind, FaultLifecycle, HangClass
 from schemas.ids import state_id
-from schemas.records import ComponentState, FaultEvent
+from schemas.records import ComponentState, FaultEvent, Hang, StuckFlow
 from schemas.units import SECOND_NS
 from tests.unit.localizer.fleet import Fleet
 from tests.unit.localizer.made import anomaly, component, link, pinglist, task, trace
@@ -147,6 +149,55 @@ def test_ports_say_that_the_host_of_a_dead_agent_is_down() -> None:
     say(fleet, "l1--r1", "port_state", "up")
     assert run_down(fleet, ["a1"], 10) == []
     assert told(fleet.run(6)) == [("RESOLVED", "host_down", "h-a1", "critical")]
+
+
+def hang(fleet: Fleet, src: str, dst: str) -> None:
+    """Write that a job hangs, for bytes from one agent's host to another's are stuck."""
+    at = fleet.now // 1000
+    record = Hang(
+        cluster="lab", hang_id="h-1", task_id="job1", seq=1, state=FaultLifecycle.OPEN,
+        event_at=at, onset_at=at, hang_class=HangClass.NETWORK, certainty=Certainty.SURE,
+        ranks=(0, 1), waiting_ranks=(0, 1), endpoint_ids=(f"e-{src}", f"e-{dst}"),
+        stuck_flows=(
+            StuckFlow(
+                src_rank=0, dst_rank=1, src_endpoint_id=f"e-{src}", dst_endpoint_id=f"e-{dst}",
+                unacked_bytes=9_000, stalled_ns=5 * SECOND_NS,
+            ),
+        ),
+        communicator="0", sequence=9, operation="all_reduce", waited_ns=5 * SECOND_NS,
+        summary="job1 hangs", evidence=(), next_steps=(),
+    )  # fmt: skip
+    fleet.put(topics.COLLECTIVE_HANG.name, "h-1", record, at=fleet.now)
+
+
+@pytest.mark.parametrize("hang_first", [False, True])
+def test_bytes_of_a_job_say_that_the_host_of_a_dead_agent_is_down(*, hang_first: bool) -> None:
+    """Its kernel acknowledges nothing: one critical fault, that stops the job."""
+    fleet = probing_fleet()
+    fleet.run(20)
+    if hang_first:
+        hang(fleet, "a3", "a1")
+    run_down(fleet, ["a1"], 15)
+    if not hang_first:
+        assert [event.fault_kind for event in fleet.events] == ["agent_dead"]
+        hang(fleet, "a3", "a1")
+    run_down(fleet, ["a1"], 10)
+    last = {event.fault_id: event for event in fleet.events}
+    (fault,) = (e for e in last.values() if e.state is not FaultLifecycle.RESOLVED)
+    assert (fault.fault_kind, fault.component_id, fault.severity) == (
+        "host_down", "h-a1", "critical",
+    )  # fmt: skip
+    assert fault.ranks == ("job1|0", "job1|1")
+    assert any("acknowledges nothing" in line for line in fault.evidence)
+
+
+def test_bytes_that_are_stuck_on_their_way_from_a_dead_agent_say_nothing_of_its_host() -> None:
+    """The other end acknowledges nothing: that one may be cut off, and the agent have died."""
+    fleet = probing_fleet()
+    fleet.run(20)
+    hang(fleet, "a1", "a3")
+    found = run_down(fleet, ["a1"], 15)
+    assert "host_down" not in {event.fault_kind for event in found}
 
 
 def test_a_container_that_exited_is_a_crash() -> None:
