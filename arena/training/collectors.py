@@ -200,7 +200,7 @@ class Collectors:
         yield Read(arrives_us, batch.rank_id, batch, tuple(operations))
         if gone_us is not None and gone_us <= at_us:
             return
-        sockets = self._connections.read(rank, self._unfinished(run, at_us), at_us)
+        sockets = self._connections.read(rank, self._launched(run, at_us), at_us)
         yield Read(
             arrives_us, batch.rank_id,
             SocketBatch(
@@ -210,11 +210,10 @@ class Collectors:
             ),
         )  # fmt: skip
 
-    def _unfinished(self, run: RankRun, at_us: int) -> dict[int, Op]:
-        """Return what a rank has launched and not finished at a time."""
-        found = {n: op for n, op in self._told[run.number].pending.items() if _open(op, at_us)}
-        fresh = (op for op in run.fresh if op.launched <= at_us and _open(op, at_us))
-        found.update({op.number: op for op in fresh})
+    def _launched(self, run: RankRun, at_us: int) -> dict[int, Op]:
+        """Return what a rank has launched at a time and its collector has not told as done."""
+        found = dict(self._told[run.number].pending)
+        found.update({op.number: op for op in run.fresh if op.launched <= at_us})
         return found
 
     def _gone_us(self, run: RankRun) -> int | None:
@@ -390,10 +389,6 @@ class Collectors:
             attempt=self._clock(rank, self._attempt_us), pid=1_000 + rank, process_state=state,
             cpu_ns=max(0, round(cpu_us)) * US_NS,
         )  # fmt: skip
-
-
-def _open(op: Op, at_us: int) -> bool:
-    return op.ended is None or op.ended > at_us
 
 
 def _seen(at_us: int) -> int:

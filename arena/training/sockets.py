@@ -50,17 +50,22 @@ class Connections:
         # Bytes of operations that were read as done, by rank and group.
         self.done: dict[tuple[int, int], int] = {}
 
-    def read(self, rank: int, pending: Mapping[int, Op], at_us: int) -> tuple[RankSocket, ...]:
+    def read(self, rank: int, launched: Mapping[int, Op], at_us: int) -> tuple[RankSocket, ...]:
         """Return a rank's connections at a time.
 
         Parameters
         ----------
-        pending
-            Operations that it has launched and not finished then, the oldest first, by number.
+        launched
+            Operations that it has launched then and that are not among those `done`, the oldest
+            first, by number.
         """
         first: dict[int, Op] = {}
-        for op in pending.values():
-            first.setdefault(op.group.number, op)
+        moved: dict[int, int] = {}
+        for op in launched.values():
+            number = op.group.number
+            moved[number] = moved.get(number, 0) + round(op.step.n_bytes * _through(op, at_us))
+            if op.ended is None or op.ended > at_us:
+                first.setdefault(number, op)
         rdma = self._engine.shape.transport == RDMA
         found = []
         for group, peer in self._peers[rank]:
@@ -70,18 +75,11 @@ class Connections:
                 if group.number == 0:
                     found.append(self._socket(rank, peer, group, {}, BOOTSTRAP_BYTES))
                 continue
-            there = self._other(peer, group, at_us)
-            counted = self._counted(rank, peer, first.get(group.number), there, at_us)
-            done = self.done.get((rank, group.number), 0)
+            mine = first.get(group.number)
+            counted = self._counted(rank, peer, mine, _other(mine, peer), at_us)
+            done = self.done.get((rank, group.number), 0) + moved.get(group.number, 0)
             found.append(self._socket(rank, peer, group, counted, done))
         return tuple(found)
-
-    def _other(self, peer: int, group: GroupShape, at_us: int) -> Op | None:
-        """Return the operation of a group that a peer has at the head of its queue."""
-        for task in self._engine.ranks[peer].queue:
-            if isinstance(task, Op) and task.group is group:
-                return task if task.launched <= at_us else None
-        return None
 
     def _is_gone(self, rank: int, at_us: int) -> bool:
         """Whether a rank's process has ended and its kernel said so to the peers."""
@@ -176,7 +174,25 @@ class Connections:
         )  # fmt: skip
 
 
+def _other(op: Op | None, peer: int) -> Op | None:
+    """Return the same operation of a peer, if it has begun it too.
+
+    Not the head of the peer's queue: what is known to end is no longer there.
+    """
+    meeting = None if op is None else op.meeting
+    held = () if meeting is None else meeting.ops
+    return next((other for rank, other in held if rank == peer), None)
+
+
 def _crosses(op: Op, at_us: int) -> bool:
     """Whether an operation's bytes are on their way at a time, or stand there."""
     begun = op.meeting_begun
     return begun is not None and begun <= at_us and (op.ended is None or op.ended > at_us)
+
+
+def _through(op: Op, at_us: int) -> float:
+    """Return which share of an operation's bytes has crossed at a time."""
+    begun = op.meeting_begun
+    if op.ended is None or begun is None or at_us <= begun:
+        return 0.0
+    return 1.0 if at_us >= op.ended else (at_us - begun) / (op.ended - begun)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from localizer.collectives import diagnosis
+from localizer.collectives.ages import UNUSUAL
 from localizer.collectives.diagnosis import Finding
 from localizer.collectives.job_state import JobState
 from localizer.collectives.ranges import rank_text
@@ -93,6 +94,7 @@ class _Look:
 
     def __init__(self, finding: Finding, communicator: str, job: JobState, now_ns: int) -> None:
         self._finding = finding
+        self._communicator = communicator
         self._job = job
         self._now_ns = now_ns
         self._behind = finding.hang_class is diagnosis.HangClass.NEVER_LAUNCHED
@@ -254,6 +256,8 @@ class _Look:
         waited = self._finding.age.waited
         if waited is None or self._finding.age.timed_out:
             return False
+        if self._is_in_the_others_pause(cause.ranks):
+            return True
         if not any(self._states[r].is_busy() for r in cause.ranks if r in self._states):
             return False
         timeouts_ms = [
@@ -263,6 +267,26 @@ class _Look:
             for timeout_ms in state.operations.pending_timeouts_ms()
         ]
         return waited <= max(map(patience, timeouts_ms), default=patience(None))
+
+    def _is_in_the_others_pause(self, ranks: Sequence[int]) -> bool:
+        """Return whether ranks that are behind have been idle no longer than those that wait were.
+
+        All of them pause at one place of the program, to evaluate or to save, and some came to it
+        later than others: what they did before held them up, as a slow transfer does. The pause is
+        the shortest of those that wait, for the others of them may have waited in what came before.
+        """
+        pauses = [
+            pause
+            for rank in self._finding.waiting
+            if (state := self._job.ranks.get(rank)) is not None
+            and (pause := state.operations.idle_before(self._communicator, self._finding.sequence))
+            is not None
+        ]
+        idle = [self._job.idle_us(rank) for rank in ranks if rank in self._job.ranks]
+        if not pauses or not idle:
+            return False
+        longest = UNUSUAL * min(pauses)
+        return all(us is not None and us <= longest for us in idle)
 
     def with_doubts(self, cause: Cause) -> Cause:
         """Return the cause less sure where something is missing that may tell otherwise."""

@@ -15,6 +15,7 @@ from localizer.collectives.pace import Pace
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_operations import Waits
 from localizer.collectives.rank_state import ENDED, SILENT_NS, RankState, snapshots_of
+from localizer.collectives.slow_readers import SlowReaders
 from localizer.collectives.sockets import SocketState
 from localizer.collectives.sole_work import sole_work
 from localizer.collectives.stragglers import Stragglers
@@ -121,6 +122,8 @@ class JobState:
         Finished operations of a rank's communicator that are kept at most.
     stragglers
         Whom the others wait for.
+    readers
+        Whose sockets have bytes that nobody reads.
     """
 
     task_id: str
@@ -139,6 +142,9 @@ class JobState:
     hang_spans: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     _rivals: dict[int, _Rival] = field(default_factory=dict)
     stragglers: Stragglers = field(default_factory=Stragglers)
+    readers: SlowReaders = field(default_factory=SlowReaders)
+    # By rank, its newest operation, and up to when that was seen not to be over (µs).
+    _held_up: dict[int, tuple[int, int]] = field(default_factory=dict)
     _compared_ns: int = 0
 
     @property
@@ -157,17 +163,45 @@ class JobState:
         match record:
             case RankBatch(batch, operations):
                 self.apply_batch(batch, operations, arrived_ns)
+                self._note_held_up(batch.rank)
             case CollectiveBatch():
                 self.apply_batch(*rank_batch(record), arrived_ns)
+                self._note_held_up(record.rank)
             case SocketBatch():
                 self.apply_sockets(record, arrived_ns)
             case Communicator():
                 self.apply_communicator(record.communicator, record)
 
+    def _note_held_up(self, rank: int) -> None:
+        """Note up to when the last operation of a rank was seen not to be over."""
+        state = self.ranks.get(rank)
+        if state is None or state.batch.recorded_at is None:
+            return
+        last = state.operations.last()
+        if last is not None and not last.ended:
+            self._held_up[rank] = last.record_id, state.batch.recorded_at
+
+    def idle_us(self, rank: int) -> int | None:
+        """Return how long a rank has launched nothing while nothing held it up (µs), at most.
+
+        By its own clock; None: not known.
+        """
+        state = self.ranks[rank]
+        last, until = state.operations.last(), state.known_until
+        if last is None or last.launched_at is None or until is None:
+            return None
+        number, held_up_at = self._held_up.get(rank, (-1, 0))
+        since = max(last.launched_at, last.completed_at or 0)
+        return until - (max(since, held_up_at) if number == last.record_id else since)
+
     @property
     def slow(self) -> bool:
-        """Whether it is slower than ever, or one rank holds the others up as it never did."""
-        return self.pace.slow or self.stragglers.found is not None
+        """Whether it is slower than ever, or one rank holds the others up as it never did.
+
+        It computes, or reads slowly.
+        """
+        found = self.stragglers.found, self.readers.found
+        return self.pace.slow or any(one is not None for one in found)
 
     def goes_on(self, now_ns: int) -> bool:
         """Return whether any of its processes is heard of, and has not ended."""
@@ -178,6 +212,8 @@ class JobState:
         self.ranks.clear()
         self.sockets.clear()
         self.stragglers.forget()
+        self.readers.forget()
+        self._held_up.clear()
 
     def apply_batch(
         self, batch: CollectiveBatch, operations: OperationColumns, arrived_ns: int
@@ -302,12 +338,14 @@ class JobState:
         held = sum(RANK_WEIGHT + len(s.operations) for s in self.ranks.values())
         held += sum(1 + len(s.batch.sockets) for s in self.sockets.values())
         held += sum(1 + len(c.ranks) // MEMBERS_EACH for c in self.communicators.values())
-        return held + len(self.waits) + self.stragglers.weight // LAUNCHES_EACH
+        launches = self.stragglers.weight + self.readers.weight
+        return held + len(self.waits) + launches // LAUNCHES_EACH
 
     def trim(self, most_kept: int) -> None:
         """Keep no more than so many finished operations of each communicator of a rank."""
         self.most_kept = min(most_kept, self.most_kept)
         self.stragglers.forget()
+        self.readers.forget()
         for state in self.ranks.values():
             state.operations.forget_finished(self.most_kept)
 
@@ -330,9 +368,12 @@ class JobState:
         if known is not None:
             known.apply_batch(batch, arrived_ns)
         elif len(self.sockets) < MAX_RANKS:
-            self.sockets[batch.rank] = SocketState(batch, arrived_ns)
+            known = self.sockets[batch.rank] = SocketState(batch, arrived_ns)
         else:
             self.refused += 1
+            return
+        if (state := self.ranks.get(batch.rank)) is not None:
+            self.readers.observe(known, state.attempt, state.operations.newest)
 
     def apply_communicator(self, name: str, communicator: Communicator | None) -> None:
         """Apply a communicator, or (None) that there is none of that name any more."""

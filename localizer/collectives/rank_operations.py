@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from localizer.collectives.operation_columns import (
+    COMPLETED,
     NO_OPERATIONS,
+    ROW,
     OperationColumns,
     records_of,
 )
@@ -34,6 +36,7 @@ from schemas.records import CollectiveOp
 
 # An iteration has some hundred operations of a rank.
 MOST_COLD: Final = 1_000
+LAUNCH_ROWS: Final = [ROW[n] for n in ("record_id", "state", "launched_at", "completed_at")]
 # An index of a batch has sixteen bits.
 CODE_BITS: Final = 16
 # Of finished operations up to so many times as many are held as are to be kept.
@@ -64,6 +67,15 @@ class OldestWait(NamedTuple):
     communicator: str
     timeout_ms: int | None
     began_at: int
+
+
+class LastLaunch(NamedTuple):
+    """The operation that was launched last; times in microseconds by the rank's clock."""
+
+    record_id: int
+    ended: bool
+    launched_at: int | None
+    completed_at: int | None
 
 
 class RankOperations:
@@ -287,12 +299,35 @@ class RankOperations:
                 )
         return self._oldest
 
+    def last(self) -> LastLaunch | None:
+        """Return the operation that was launched last; None: nothing is known of it any more."""
+        if not len(self._rows):
+            return None
+        number, state, *times = self._rows.numbers[LAUNCH_ROWS, -1].tolist()
+        if number != self.newest:
+            return None
+        launched_at, completed_at = (None if at == NULL else at for at in times)
+        return LastLaunch(number, state == COMPLETED, launched_at, completed_at)
+
     def waits_in(self, communicator: str) -> bool:
         """Return whether it waits in an operation of a communicator."""
         if not self.pending or communicator not in self._names:
             return False
         codes = self._rows.column("communicator")[~self._rows.finished]
         return bool((codes == self._names.index(communicator)).any())
+
+    def idle_before(self, communicator: str, sequence: int | None) -> int | None:
+        """Return how long it was idle before it launched what it waits in (µs); None: not known."""
+        if not self.pending or communicator not in self._names or sequence is None:
+            return None
+        rows = self._rows
+        waits = ~rows.finished & (rows.column("sequence") == sequence)
+        waits &= rows.column("communicator") == self._names.index(communicator)
+        place = int(waits.argmax())
+        number, _, launched_at, _ = rows.numbers[LAUNCH_ROWS, place].tolist()
+        before, _, began_at, ended_at = rows.numbers[LAUNCH_ROWS, place - 1].tolist()
+        known = waits[place] and before == number - 1 and NULL not in {launched_at, began_at}
+        return launched_at - max(began_at, ended_at, 0) if known else None
 
     def communicators(self) -> list[str]:
         """Return the communicators of its operations, by name."""

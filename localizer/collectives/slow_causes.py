@@ -1,4 +1,4 @@
-"""Who holds a job up that is slow and does not stop: a rank that computes, or the way to one."""
+"""Who holds a job up that is slow and does not stop: a rank that computes or reads, or the way."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ LOOK_AT_RANK: Final = (
 
 def slow_cause(job: JobState) -> Cause | None:
     """Return who holds the others up; None: nobody is seen to."""
-    return _straggler(job) or (_slow_way(job) if job.pace.slow else None)
+    return _straggler(job) or _reader(job) or (_slow_way(job) if job.pace.slow else None)
 
 
 def _straggler(job: JobState) -> Cause | None:
@@ -34,6 +34,22 @@ def _straggler(job: JobState) -> Cause | None:
     )
     return Cause(
         hang_class=HangClass.SLOW_COMPUTE, certainty=Certainty.LIKELY, ranks=(found.rank,),
+        evidence=evidence, next_steps=LOOK_AT_RANK, lasts_ns=found.lasts_us * US_NS,
+    )  # fmt: skip
+
+
+def _reader(job: JobState) -> Cause | None:
+    """Return the rank at which bytes lie unread since lately."""
+    found = job.readers.found
+    if found is None:
+        return None
+    evidence = (
+        f"bytes lay unread at rank {found.rank} in {found.unread} of its last {found.readings} "
+        f"readings in which some had come; before in {found.usual:.0%}",
+        f"it launches at {found.pace:.0%} of its pace before",
+    )
+    return Cause(
+        hang_class=HangClass.SLOW_RECEIVER, certainty=Certainty.LIKELY, ranks=(found.rank,),
         evidence=evidence, next_steps=LOOK_AT_RANK, lasts_ns=found.lasts_us * US_NS,
     )  # fmt: skip
 

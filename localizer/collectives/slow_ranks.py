@@ -79,11 +79,11 @@ def clock_offsets(
 
     Ranks of which that is not known are left out; all are where bounds contradict each other.
     """
-    times = [(group.name, _launches(group)) for group in groups]
+    times = [(group.name, launches_of(group)) for group in groups]
     return _offsets(times, {s.rank: _next_launches(s) for s in snapshots})
 
 
-def _launches(group: Group) -> dict[int, dict[int, int]]:
+def launches_of(group: Group) -> dict[int, dict[int, int]]:
     """Return by rank and sequence when a group's operations were launched."""
     return {
         rank: {s: o.launched_at for s, o in held.items() if o.launched_at is not None}
@@ -167,7 +167,7 @@ def operation_ends(
     """Return when the last rank launched each operation, by the first rank's clock (µs)."""
     found: dict[tuple[str, int], float] = {}
     for group in groups:
-        for rank, held in _launches(group).items():
+        for rank, held in launches_of(group).items():
             for sequence, time in held.items():
                 key = (group.name, sequence)
                 found[key] = max(found.get(key, time - offsets[rank]), time - offsets[rank])

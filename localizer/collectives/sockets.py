@@ -43,7 +43,9 @@ class SocketState:
     """The sockets of a rank, and since when each has moved nothing.
 
     `still_ns` and `unread_ns` are times of arrival: since when the acknowledged and the received
-    bytes of a socket are the same; `queued_ns`: since when some always waited to be sent.
+    bytes of a socket are the same; `queued_ns`: since when some always waited to be sent. `moved`:
+    since the batch before some socket has received bytes; `unread_moved`: one at which bytes lie
+    unread all the same.
     """
 
     batch: SocketBatch
@@ -51,6 +53,8 @@ class SocketState:
     still_ns: dict[Ends, int] = field(default_factory=dict)
     unread_ns: dict[Ends, int] = field(default_factory=dict)
     queued_ns: dict[Ends, int] = field(default_factory=dict)
+    moved: bool = False
+    unread_moved: bool = False
     _before: dict[Ends, RankSocket] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -61,12 +65,16 @@ class SocketState:
         """Apply a later batch of the rank."""
         self.batch, self.arrived_ns = batch, arrived_ns
         still, unread, queued, now = {}, {}, {}, {}
+        self.moved = self.unread_moved = False
         for socket in batch.sockets:
             ends = ends_of(socket)
             before = self._before.get(ends)
             same = before is not None and before.acked_bytes == socket.acked_bytes
             still[ends] = self.still_ns.get(ends, arrived_ns) if same else arrived_ns
             same = before is not None and before.received_bytes == socket.received_bytes
+            if before is not None and not same:
+                self.moved = True
+                self.unread_moved |= bool(socket.unread_bytes)
             same &= bool(socket.unread_bytes)
             unread[ends] = self.unread_ns.get(ends, arrived_ns) if same else arrived_ns
             waits = before is not None and before.queued_bytes and socket.queued_bytes

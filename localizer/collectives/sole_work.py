@@ -1,20 +1,23 @@
-"""How long each rank worked while all others waited for it.
+"""How long each rank worked while all others of a group waited for it.
 
-A rank works from the end of one operation to its next launch, and waits from a launch to its end.
-While exactly one rank works, the job waits for that one. Time in which two work is nobody's: each
-would be waited for without the other, and a transfer, which all of a group take part in, is no
-rank's work.
+A rank waits from a launch to the end of the operation, and works from there to its next launch. Of
+the ranks that meet in an operation the last one is waited for: from when all others have launched
+it. Before that two worked, and each would have been waited for without the other. What made a rank
+late before it began to work is another's, or the network's: nobody is held against the others for
+the time until the first of those that it met before has gone on, for that operation may have taken
+so long. Ranks that do not meet, as stages of a pipeline, work side by side.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from itertools import pairwise
 
 from localizer.collectives.groups import Group, is_finished
-from localizer.collectives.slow_ranks import clock_offsets, operation_ends
-from schemas.columns.arrays import Int64s
+from localizer.collectives.slow_ranks import clock_offsets, launches_of
 from schemas.records import CollectiveSnapshot
+
+# A group's name, and a sequence.
+Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,8 @@ class Worked:
     record_id
         Of the operation that it launched.
     lasted, sole
-        Microseconds since its launch before, and those of them in which it alone worked.
+        Microseconds since its launch before, and those of them in which it worked and all others
+        of the operation waited.
     """
 
     record_id: int
@@ -34,12 +38,31 @@ class Worked:
     sole: int
 
 
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """An operation that all ranks of a group launched.
+
+    Attributes
+    ----------
+    rank
+        The last to launch it.
+    at, others_at
+        When it did, and when the last of the others did; microseconds by the first rank's clock.
+    """
+
+    rank: int
+    at: float
+    others_at: float
+
+
 def sole_work(
     snapshots: Sequence[CollectiveSnapshot], groups: Sequence[Group]
 ) -> dict[int, list[Worked]]:
     """Return by rank, in order, the launches of which it is known what all ranks did before.
 
-    Empty where clocks cannot be brought together, or no time is known of all ranks.
+    Empty where clocks cannot be brought together, or no time is known of all ranks. Transfers
+    between two ranks are not among them: when one ends is not known, so nobody is known to have
+    worked between one and the next launch.
 
     Parameters
     ----------
@@ -51,60 +74,95 @@ def sole_work(
     offsets = clock_offsets(snapshots, groups)
     if len(snapshots) < 2 or any(s.rank not in offsets for s in snapshots):
         return {}
-    finished = operation_ends(groups, offsets)
-    rows = []
+    meetings = meetings_of(groups, offsets)
+    over = over_at(snapshots, offsets)
+    done: dict[int, list[tuple[float, float, Worked]]] = {}
     begins, reaches = [], []
-    for place, snapshot in enumerate(snapshots):
-        held = [o for o in snapshot.operations if not o.is_p2p and o.launched_at is not None]
+    for snapshot in snapshots:
+        held = [o for o in snapshot.operations if o.launched_at is not None]
         if not held:
             return {}
-        offset, before = offsets[snapshot.rank], None
-        reach = 0.0
-        for operation in held:
-            at = (operation.launched_at or 0) - offset
-            if before is not None and before[0] == operation.record_id - 1:
-                rows.append((place, operation.record_id, before[1], min(at, before[2]), at))
-            # Of an operation that was told twice, differently, the end may not be known.
-            end = finished.get((operation.communicator, operation.sequence))
-            before = None if end is None else (operation.record_id, at, end)
-            reach = at
+        offset = offsets[snapshot.rank]
+        done[snapshot.rank] = _worked(snapshot, offset, meetings, over)
         begins.append((held[0].launched_at or 0) - offset)
+        reach = (held[-1].launched_at or 0) - offset
         # One that waits does so until its recorder was read; what others do is known so far, too.
         waits = not is_finished(held[-1]) and snapshot.taken_at is not None
         reaches.append(max(reach, (snapshot.taken_at or 0) - offset) if waits else reach)
     begin, end = max(begins), min(reaches)
-    if not rows:
-        return {}
-    table = np.array(rows, np.float64)
-    owners, numbers = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
-    launched_before, started, launched = (np.rint(table[:, k]).astype(np.int64) for k in (2, 3, 4))
-    sole = alone(started, launched)
-    found: dict[int, list[Worked]] = {s.rank: [] for s in snapshots}
-    for k in np.flatnonzero((launched_before >= begin) & (launched <= end)).tolist():
-        lasted = int(launched[k] - launched_before[k])
-        found[snapshots[owners[k]].rank].append(Worked(int(numbers[k]), lasted, int(sole[k])))
+    return {
+        rank: [work for since, at, work in held if since >= begin and at <= end]
+        for rank, held in done.items()
+    }
+
+
+def _worked(
+    snapshot: CollectiveSnapshot,
+    offset: float,
+    meetings: Mapping[Key, Meeting],
+    over: Mapping[Key, float],
+) -> list[tuple[float, float, Worked]]:
+    """Return when the launch before each launch was, when it was itself, and what was between."""
+    found = []
+    # The launch before, and when its operation was surely over, if known.
+    since: float | None = None
+    ended: float | None = None
+    number = -1
+    for operation in snapshot.operations:
+        if operation.launched_at is None:
+            continue
+        at = operation.launched_at - offset
+        if operation.record_id != number + 1:
+            since = ended = None
+        number = operation.record_id
+        if operation.is_p2p:
+            ended = None
+            continue
+        key = operation.communicator, operation.sequence
+        if since is not None:
+            sole, meeting = 0.0, meetings.get(key)
+            if ended is not None and meeting is not None and meeting.rank == snapshot.rank:
+                sole = max(0.0, at - max(ended, meeting.others_at))
+            found.append((since, at, Worked(number, round(at - since), round(sole))))
+        since, ended = at, over.get(key)
     return found
 
 
-def alone(starts: Int64s, ends: Int64s) -> Int64s:
-    """Return how much of each interval no other interval covers.
+def meetings_of(groups: Sequence[Group], offsets: Mapping[int, float]) -> dict[Key, Meeting]:
+    """Return by group and sequence the operations that all members are known to have launched."""
+    found: dict[Key, Meeting] = {}
+    for group in groups:
+        # Ranks as they launched it: how many, the last, and when it and the one before it did.
+        held: dict[int, tuple[int, int, float, float]] = {}
+        for rank, times in launches_of(group).items():
+            offset = offsets[rank]
+            for sequence, time in times.items():
+                at = time - offset
+                known = held.get(sequence)
+                if known is None:
+                    held[sequence] = 1, rank, at, float("-inf")
+                elif at > known[2]:
+                    held[sequence] = known[0] + 1, rank, at, known[2]
+                else:
+                    held[sequence] = known[0] + 1, known[1], known[2], max(known[3], at)
+        for sequence, (count, rank, at, others_at) in held.items():
+            if count == len(group.members):
+                found[group.name, sequence] = Meeting(rank, at, others_at)
+    return found
 
-    Parameters
-    ----------
-    starts, ends
-        Shape (n,); no interval ends before it starts.
-    """
-    count = len(starts)
-    number = np.arange(count, dtype=np.int64)
-    times = np.concatenate([starts, ends])
-    order = np.argsort(times, kind="stable")
-    step = np.repeat(np.array([1, -1], np.int64), count)[order]
-    # Where one interval is open, the sum of the numbers of all that are is its own.
-    open_now = np.cumsum(step)[:-1]
-    whose = np.cumsum(step * np.concatenate([number, number])[order])[:-1]
-    lengths = np.diff(times[order])
-    # Before equal times are sorted out, sums are of no interval; they last no time.
-    single = (open_now == 1) & (lengths > 0)
-    found = np.zeros(count, np.int64)
-    np.add.at(found, whose[single], lengths[single])
+
+def over_at(
+    snapshots: Sequence[CollectiveSnapshot], offsets: Mapping[int, float]
+) -> dict[Key, float]:
+    """Return by group and sequence when the first rank that took part launched something else."""
+    found: dict[Key, float] = {}
+    for snapshot in snapshots:
+        offset = offsets[snapshot.rank]
+        known = (o for o in snapshot.operations if o.launched_at is not None)
+        for operation, after in pairwise(known):
+            if operation.is_p2p or after.launched_at is None:
+                continue
+            key, at = (operation.communicator, operation.sequence), after.launched_at - offset
+            if at < found.get(key, at + 1.0):
+                found[key] = at
     return found
