@@ -10,6 +10,7 @@ from arena.training.run import JobRun, JobScenario
 from arena.training.shape import GLOO
 from arena.training.troubles import DESYNCHRONISED, RankTrouble, Trouble
 from arena.world.topology import agent_id, host_id
+from schemas.enums import FaultLifecycle, Layer
 from schemas.ids import rank_id
 from schemas.units import SECOND_NS, US_NS
 
@@ -97,8 +98,9 @@ def truth_of_fault(scenario: JobScenario, fault: TrueFault, kind: str) -> JobTru
 
 def judged(run: JobRun, truth: JobTruth) -> JobJudged:
     """Hold the pages of a run against the truth."""
-    pages = [v for v in verdicts_of(run.events) if v.pages or v.fault_id in _of_jobs(run)]
-    first = min(pages, key=lambda v: (v.opened_ns, v.fault_id), default=None)
+    paged_ns = _paged_ns(run)
+    pages = [v for v in verdicts_of(run.events) if v.fault_id in paged_ns]
+    first = min(pages, key=lambda v: (paged_ns[v.fault_id], v.fault_id), default=None)
     if not truth.kinds:
         right = kind_right = first is None
     else:
@@ -108,18 +110,28 @@ def judged(run: JobRun, truth: JobTruth) -> JobJudged:
     return JobJudged(
         name=truth.name, scenario=run.scenario.name, root_first=right, kind_right=kind_right,
         pages=len(pages),
-        delay_s=None if first is None else (first.opened_ns - truth.begin_ns) / SECOND_NS,
-        said=tuple(_text(page) for page in pages),
+        delay_s=None
+        if first is None
+        else (paged_ns[first.fault_id] - truth.begin_ns) / SECOND_NS,
+        said=tuple(_text(page, paged_ns[page.fault_id]) for page in pages),
     )  # fmt: skip
 
 
-def _of_jobs(run: JobRun) -> frozenset[str]:
-    """Return faults that stop ranks of the job: who waits for it is called, whatever the layer."""
-    return frozenset(event.fault_id for event in run.events if event.ranks)
+def _paged_ns(run: JobRun) -> dict[str, int]:
+    """Return when somebody was first called for each fault; a warning may become a page later.
+
+    Who waits for a job is called for what stops its ranks, whatever the layer.
+    """
+    found: dict[str, int] = {}
+    for event in sorted(run.events, key=lambda e: (e.event_at, e.fault_id, e.seq)):
+        calls = event.layer is not Layer.HOST or event.severity == "critical" or event.ranks
+        if calls and event.state is not FaultLifecycle.RESOLVED:
+            found.setdefault(event.fault_id, event.event_at * US_NS)
+    return found
 
 
-def _text(page: Verdict) -> str:
-    at_s = (page.opened_ns - EPOCH_NS) / SECOND_NS
+def _text(page: Verdict, at_ns: int) -> str:
+    at_s = (at_ns - EPOCH_NS) / SECOND_NS
     return f"{at_s:.1f} s {page.kind} {page.candidates[0]}{'' if page.decided else ' (undecided)'}"
 
 

@@ -17,9 +17,9 @@ from localizer.collectives.job_state import JobState
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_state import RankState
 from localizer.collectives.sockets import Stuck, common_ranks, stuck_flows
-from localizer.collectives.usual_waits import patience
+from localizer.collectives.usual_waits import READ_TWICE_US, patience
 from schemas.enums import Certainty, HangClass, ProcessState
-from schemas.units import SECOND_NS
+from schemas.units import SECOND_NS, US_NS
 
 SHOWN_FLOWS: Final = 8
 SHOWN_RANKS: Final = 8
@@ -84,7 +84,7 @@ def cause_of(finding: Finding, communicator: str, job: JobState, now_ns: int) ->
         or look.gpu()
         or look.undecided()
     )
-    if look.pauses(found):
+    if look.pauses(found) or look.is_early(found):
         return None
     return look.with_doubts(found)
 
@@ -154,12 +154,14 @@ class _Look:
         if not self._behind:
             return None
         silent = [r for r, s in self._states.items() if s.is_silent(self._now_ns)]
-        if silent:
+        alive = [r for r in self._finding.ranks if r not in silent]
+        if silent and not alive:
             return self._silent(silent)
-        evidence = [_work_text(self._states[r]) for r in list(self._states)[:SHOWN_RANKS]]
+        # Of those that are behind and not heard it is not known whether they still are.
+        evidence = [_work_text(self._states[r]) for r in alive[:SHOWN_RANKS] if r in self._states]
         return _cause(
             (HangClass.NEVER_LAUNCHED, CERTAINTY[self._finding.certainty]),
-            self._finding.ranks,
+            alive,
             [text for text in evidence if text],
             self._finding.next_steps,
         )
@@ -275,18 +277,37 @@ class _Look:
         later than others: what they did before held them up, as a slow transfer does. The pause is
         the shortest of those that wait, for the others of them may have waited in what came before.
         """
-        pauses = [
-            pause
+        waits = [
+            (rank, number)
             for rank in self._finding.waiting
             if (state := self._job.ranks.get(rank)) is not None
-            and (pause := state.operations.idle_before(self._communicator, self._finding.sequence))
-            is not None
+            for number in state.operations.waits_at(self._communicator, self._finding.sequence)
+        ]
+        pauses = [
+            pause
+            for rank, number in waits
+            if (pause := self._job.pause_before_us(rank, number)) is not None
         ]
         idle = [self._job.idle_us(rank) for rank in ranks if rank in self._job.ranks]
         if not pauses or not idle:
             return False
         longest = UNUSUAL * min(pauses)
         return all(us is not None and us <= longest for us in idle)
+
+    def is_early(self, cause: Cause) -> bool:
+        """Return whether somebody who takes part may soon turn out to be gone.
+
+        Nothing has been heard of it for longer than between two readings, and nothing else tells
+        why what all launched does not end.
+        """
+        if cause.hang_class not in {HangClass.UNDECIDED, HangClass.GPU_STOPPED}:
+            return False
+        states = [s for r, s in self._states.items() if not cause.ranks or r in cause.ranks]
+        return any(
+            self._now_ns - state.arrived_ns > READ_TWICE_US * US_NS
+            and not (state.halted or state.is_silent(self._now_ns))
+            for state in states
+        )
 
     def with_doubts(self, cause: Cause) -> Cause:
         """Return the cause less sure where something is missing that may tell otherwise."""

@@ -7,12 +7,13 @@ has waited is measured by its own rank's clock. No two hosts' clocks are compare
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from localizer.collectives import diagnosis
 from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.diagnosis import diagnose
+from localizer.collectives.groups import is_finished
 from localizer.collectives.hang_causes import Cause, cause_of
 from localizer.collectives.hang_record import (
     Seen,
@@ -36,7 +37,7 @@ from localizer.collectives.slow_causes import slow_cause
 from localizer.collectives.usual_waits import READ_TWICE_US
 from schemas.enums import Certainty, FaultLifecycle, HangClass
 from schemas.ids import STATE_SEPARATOR
-from schemas.records import CollectiveBatch, Hang, SocketBatch
+from schemas.records import CollectiveBatch, CollectiveSnapshot, Hang, SocketBatch
 from schemas.units import SECOND_NS, us_to_ns
 
 # Decisions are made on this grid of event time, so that they do not depend on how records were
@@ -344,7 +345,8 @@ class HangWatch:
         self, job: JobState, overdue: list[Overdue], now_ns: int, *, seen: bool
     ) -> Hang | None:
         """Return what is to be told of what waits; `seen`: only what the kernel says."""
-        found = diagnose(job.snapshots(), world_size=_believed_size(job), overdue=not seen)
+        snapshots = [_without_stale_waits(s, job, now_ns) for s in job.snapshots()]
+        found = diagnose(snapshots, world_size=_believed_size(job), overdue=not seen)
         late = {o.rank for o in overdue}
         names = {group.label: group.name for group in found.groups}
         # One that does something else may be why another one ended: it got what it did not expect.
@@ -366,6 +368,20 @@ class HangWatch:
                 )  # fmt: skip
                 return hang_of(self._cluster, job, told, now_ns)
         return None
+
+
+def _without_stale_waits(
+    snapshot: CollectiveSnapshot, job: JobState, now_ns: int
+) -> CollectiveSnapshot:
+    """Return a rank without what it waited in when it was last heard, if that is long ago.
+
+    It may be over, and the rank may have launched more: whoever waits for it waits for one of which
+    nothing is known, and what it waited in explains nothing.
+    """
+    state = job.ranks[snapshot.rank]
+    if state.ended or not state.is_silent(now_ns):
+        return snapshot
+    return replace(snapshot, operations=tuple(o for o in snapshot.operations if is_finished(o)))
 
 
 def _is_seen(cause: Cause) -> bool:
@@ -435,9 +451,10 @@ def _why_not_slow(job: JobState, overdue: list[Overdue]) -> str | None:
 def _is_read_since(job: JobState, overdue: list[Overdue], now_ns: int) -> bool:
     """Return whether each rank was read since the first of them has waited longer than usual.
 
-    A rank whose picture is older may have launched what the others wait for.
+    A rank whose picture is older may have launched what the others wait for. Of a job that is
+    started anew it may be of a process that is no more: all are read again first.
     """
-    since_ns = min(o.since_ns for o in overdue)
+    since_ns = max(min(o.since_ns for o in overdue), job.restarted_ns)
     return all(
         state.read_ns >= since_ns or state.halted or now_ns - state.read_ns > SILENT_NS
         for state in job.ranks.values()

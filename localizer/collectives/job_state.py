@@ -25,6 +25,7 @@ from localizer.collectives.usual_waits import (
     UsualWaits,
     given_up,
     limit_of,
+    patience,
 )
 from schemas.columns.records import numbers_or_none
 from schemas.enums import CommunicatorRole
@@ -66,6 +67,9 @@ MEMBERS_EACH: Final = 32
 MAX_SPANS: Final = 64
 # Of a job that is started anew the old processes end within this time.
 TWICE_NS: Final = 30 * SECOND_NS
+
+# Of a rank's operations that were seen to wait: the one in which it does, and the one before.
+HELD_UP: Final = 2
 
 # What is told of a job.
 JobRecord = RankBatch | CollectiveBatch | SocketBatch | Communicator
@@ -124,6 +128,8 @@ class JobState:
         Whom the others wait for.
     readers
         Whose sockets have bytes that nobody reads.
+    restarted_ns
+        When a rank was last seen to have been started anew.
     """
 
     task_id: str
@@ -143,8 +149,9 @@ class JobState:
     _rivals: dict[int, _Rival] = field(default_factory=dict)
     stragglers: Stragglers = field(default_factory=Stragglers)
     readers: SlowReaders = field(default_factory=SlowReaders)
-    # By rank, its newest operation, and up to when that was seen not to be over (µs).
-    _held_up: dict[int, tuple[int, int]] = field(default_factory=dict)
+    restarted_ns: int = 0
+    # By rank, its last newest operations, and up to when each was seen not to be over (µs).
+    _held_up: dict[int, dict[int, int]] = field(default_factory=dict)
     _compared_ns: int = 0
 
     @property
@@ -162,24 +169,32 @@ class JobState:
         """
         match record:
             case RankBatch(batch, operations):
+                before = self.ranks.get(batch.rank)
                 self.apply_batch(batch, operations, arrived_ns)
-                self._note_held_up(batch.rank)
+                self._note_rank(batch.rank, before, arrived_ns)
             case CollectiveBatch():
+                before = self.ranks.get(record.rank)
                 self.apply_batch(*rank_batch(record), arrived_ns)
-                self._note_held_up(record.rank)
+                self._note_rank(record.rank, before, arrived_ns)
             case SocketBatch():
                 self.apply_sockets(record, arrived_ns)
             case Communicator():
                 self.apply_communicator(record.communicator, record)
 
-    def _note_held_up(self, rank: int) -> None:
-        """Note up to when the last operation of a rank was seen not to be over."""
+    def _note_rank(self, rank: int, before: RankState | None, arrived_ns: int) -> None:
+        """Note that a rank was started anew, and up to when its last operation was not over."""
         state = self.ranks.get(rank)
+        if before is not None and state is not before:
+            self.restarted_ns = arrived_ns
         if state is None or state.batch.recorded_at is None:
             return
-        last = state.operations.last()
+        number = state.operations.newest
+        last = state.operations.launch(number)
         if last is not None and not last.ended:
-            self._held_up[rank] = last.record_id, state.batch.recorded_at
+            held = self._held_up.setdefault(rank, {})
+            held[number] = state.batch.recorded_at
+            if len(held) > HELD_UP:
+                del held[next(iter(held))]
 
     def idle_us(self, rank: int) -> int | None:
         """Return how long a rank has launched nothing while nothing held it up (µs), at most.
@@ -187,12 +202,26 @@ class JobState:
         By its own clock; None: not known.
         """
         state = self.ranks[rank]
-        last, until = state.operations.last(), state.known_until
-        if last is None or last.launched_at is None or until is None:
+        return self._since_over(rank, state.operations.newest, state.known_until)
+
+    def pause_before_us(self, rank: int, number: int) -> int | None:
+        """Return how long a rank was idle before it launched an operation (µs), at most, as above.
+
+        Parameters
+        ----------
+        number
+            The operation's record id.
+        """
+        launch = self.ranks[rank].operations.launch(number)
+        return None if launch is None else self._since_over(rank, number - 1, launch.launched_at)
+
+    def _since_over(self, rank: int, number: int, until: int | None) -> int | None:
+        """Return the time (µs) from when an operation was last seen not to be over to another."""
+        launch = self.ranks[rank].operations.launch(number)
+        if launch is None or launch.launched_at is None or until is None:
             return None
-        number, held_up_at = self._held_up.get(rank, (-1, 0))
-        since = max(last.launched_at, last.completed_at or 0)
-        return until - (max(since, held_up_at) if number == last.record_id else since)
+        held_up_at = self._held_up.get(rank, {}).get(number, 0)
+        return until - max(launch.launched_at, launch.completed_at or 0, held_up_at)
 
     @property
     def slow(self) -> bool:
@@ -395,6 +424,17 @@ class JobState:
         """Whether the kernel says of some process that it is stopped, or no more."""
         return any(state.halted for state in self.ranks.values())
 
+    @property
+    def cold(self) -> bool:
+        """Whether some rank is in its first iteration, in which the others are, too, then.
+
+        Connections are made in it and code is compiled: nothing that is known tells how long.
+        """
+        return any(
+            s.operations.newest >= 0 and s.operations.warm_from is None and not s.ended
+            for s in self.ranks.values()
+        )
+
     def overdue(self, now_ns: int, most: int | None = None) -> list[Overdue]:
         """Return the operation of each rank that has waited longer than it may, longest first.
 
@@ -403,6 +443,7 @@ class JobState:
         """
         found = []
         limits: dict[str, int] = {}
+        cold = self.cold
         for rank, state in self.ranks.items():
             if state.ended or state.is_silent(now_ns) or state.batch.recorded_at is None:
                 continue
@@ -412,9 +453,12 @@ class JobState:
             waited = state.waited(oldest)
             limit = most or limits.get(oldest.communicator)
             if limit is None:
-                limit = limits[oldest.communicator] = self.limit(
-                    oldest.communicator, oldest.timeout_ms
+                limit = (
+                    patience(oldest.timeout_ms)
+                    if cold
+                    else self.limit(oldest.communicator, oldest.timeout_ms)
                 )
+                limits[oldest.communicator] = limit
             if waited > limit:
                 # The longest wait so far was about half of the limit, or less.
                 since_ns = state.read_ns - us_to_ns(waited - limit // 2)

@@ -36,7 +36,7 @@ from schemas.records import CollectiveOp
 
 # An iteration has some hundred operations of a rank.
 MOST_COLD: Final = 1_000
-LAUNCH_ROWS: Final = [ROW[n] for n in ("record_id", "state", "launched_at", "completed_at")]
+LAUNCH_ROWS: Final = [ROW[n] for n in ("state", "launched_at", "completed_at")]
 # An index of a batch has sixteen bits.
 CODE_BITS: Final = 16
 # Of finished operations up to so many times as many are held as are to be kept.
@@ -69,10 +69,9 @@ class OldestWait(NamedTuple):
     began_at: int
 
 
-class LastLaunch(NamedTuple):
-    """The operation that was launched last; times in microseconds by the rank's clock."""
+class Launch(NamedTuple):
+    """How far an operation came; times in microseconds by the rank's clock."""
 
-    record_id: int
     ended: bool
     launched_at: int | None
     completed_at: int | None
@@ -299,15 +298,15 @@ class RankOperations:
                 )
         return self._oldest
 
-    def last(self) -> LastLaunch | None:
-        """Return the operation that was launched last; None: nothing is known of it any more."""
-        if not len(self._rows):
+    def launch(self, number: int) -> Launch | None:
+        """Return how far the operation of a record id came; None: nothing is known of it."""
+        numbers = self._rows.column("record_id")
+        place = int(np.searchsorted(numbers, number))
+        if place == len(numbers) or numbers[place] != number:
             return None
-        number, state, *times = self._rows.numbers[LAUNCH_ROWS, -1].tolist()
-        if number != self.newest:
-            return None
+        state, *times = self._rows.numbers[LAUNCH_ROWS, place].tolist()
         launched_at, completed_at = (None if at == NULL else at for at in times)
-        return LastLaunch(number, state == COMPLETED, launched_at, completed_at)
+        return Launch(state == COMPLETED, launched_at, completed_at)
 
     def waits_in(self, communicator: str) -> bool:
         """Return whether it waits in an operation of a communicator."""
@@ -316,18 +315,15 @@ class RankOperations:
         codes = self._rows.column("communicator")[~self._rows.finished]
         return bool((codes == self._names.index(communicator)).any())
 
-    def idle_before(self, communicator: str, sequence: int | None) -> int | None:
-        """Return how long it was idle before it launched what it waits in (µs); None: not known."""
+    def waits_at(self, communicator: str, sequence: int | None) -> list[int]:
+        """Return record ids of the operations of a sequence number in which it waits."""
         if not self.pending or communicator not in self._names or sequence is None:
-            return None
+            return []
         rows = self._rows
         waits = ~rows.finished & (rows.column("sequence") == sequence)
         waits &= rows.column("communicator") == self._names.index(communicator)
-        place = int(waits.argmax())
-        number, _, launched_at, _ = rows.numbers[LAUNCH_ROWS, place].tolist()
-        before, _, began_at, ended_at = rows.numbers[LAUNCH_ROWS, place - 1].tolist()
-        known = waits[place] and before == number - 1 and NULL not in {launched_at, began_at}
-        return launched_at - max(began_at, ended_at, 0) if known else None
+        found: list[int] = rows.column("record_id")[waits].tolist()
+        return found
 
     def communicators(self) -> list[str]:
         """Return the communicators of its operations, by name."""

@@ -2,8 +2,8 @@
 
 An agent dies with its container, and a container with its host; probes see the same of all three.
 Components' states tell them apart: the ports that the host's RNICs stand at, the container's own.
-So do the bytes of a training job: the host's kernel acknowledges them while the host is up, whoever
-else there has died.
+So does a training job that hangs: while the host is up its kernel acknowledges the job's bytes, and
+a collector tells of the job's ranks, whoever else there has died.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import Final
 from localizer.facts.findings import LEAD_NS
 from localizer.facts.inputs import Sources
 from localizer.facts.liveness import Agent
-from schemas.enums import AnomalyFamily, ComponentKind, HangClass
+from schemas.enums import AnomalyFamily, Certainty, ComponentKind, HangClass
 
 # Kinds of states that an RNIC's port, or the switch port at its cable, shows without its host.
 NO_LINK: Final = frozenset({"port_down", "device_gone"})
@@ -60,27 +60,29 @@ def host_without_ports(sources: Sources, host_id: str, missed_ns: int) -> Outage
     return Outage("host_down", (ComponentKind.HOST, host_id), fact)
 
 
-def host_without_kernel(sources: Sources, host_id: str) -> Outage | None:
-    """Return that a host is down if it acknowledges nothing of what a job that hangs sends there.
+def host_without_job(sources: Sources, host_id: str) -> Outage | None:
+    """Return that a host is down if a job hangs, and the job's side of it is silent there, too.
 
-    Only of a host whose agents are silent and whose endpoints answer no probes: a cut leaves the
-    agents alive.
+    Its kernel acknowledges nothing of what is sent there, or nobody is heard of the ranks there any
+    more: their collector is silent as well as the agent. Only of a host whose agents are silent and
+    whose endpoints answer no probes: a cut leaves both alive, and either may have died alone.
     """
     topology = sources.topology
-    stuck = {
-        (flow.src_rank, flow.dst_rank)
-        for hang, _ in sources.hangs.open_hangs()
-        if hang.hang_class is HangClass.NETWORK
-        for flow in hang.stuck_flows
-        if flow.dst_endpoint_id is not None and topology.host_of(flow.dst_endpoint_id) == host_id
-    }
-    if not stuck:
+    fact = None
+    for hang, _ in sources.hangs.open_hangs():
+        there = {e for e in hang.endpoint_ids if topology.host_of(e) == host_id}
+        silent = hang.hang_class is HangClass.RANK_MISSING
+        if silent and hang.certainty is Certainty.UNDECIDED and there:
+            fact = "nothing is heard of the ranks that its job waits for"
+        if hang.hang_class is HangClass.NETWORK and any(
+            flow.dst_endpoint_id in there for flow in hang.stuck_flows
+        ):
+            fact = (
+                "its kernel acknowledges nothing of what is sent to the ranks that a job waits for"
+            )
+    if fact is None:
         return None
-    src, dst = min(stuck, key=lambda pair: (pair[1] or 0, pair[0]))
-    fact = (
-        "its agent is silent, none of its endpoints answers, and its kernel acknowledges nothing of"
-        f" what rank {src} sends to rank {dst} there"
-    )
+    fact = f"its agent is silent, none of its endpoints answers, and {fact}"
     return Outage("host_down", (ComponentKind.HOST, host_id), fact)
 
 

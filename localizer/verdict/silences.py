@@ -4,9 +4,9 @@ Many agents at once are one verdict on what they share: a switch or another plac
 hang on, the partition that their heartbeats stand in, or else the cluster. Silence alone is a
 warning: others still answer for the network. A host that is down and a container that crashed are
 critical, and either states say so (`localizer.verdict.outages`), or all agents of the host fell
-silent at once and nothing there answers, or the bytes of a training job are not acknowledged there
-either. A single agent that is silent and does not answer may otherwise have died alone: that stays
-a warning, which says what cannot be told.
+silent at once and nothing there answers, or a training job that hangs finds nobody there either. A
+single agent that is silent and does not answer may otherwise have died alone: that stays a warning,
+which says what cannot be told.
 
 Whoever is part of a verdict stays so until it is heard again. Nobody misses the agents of a host
 that an operator works on.
@@ -27,7 +27,7 @@ from localizer.verdict.outages import (
     Place,
     crashed_container,
     host_of,
-    host_without_kernel,
+    host_without_job,
     host_without_ports,
 )
 from schemas.enums import AnomalyFamily, ComponentKind
@@ -266,7 +266,7 @@ class SilenceClaims:
             return outage
         if not all(self._reach.of_agent(a, now_ns).unreachable for a in agents):
             return None
-        outage = host_without_kernel(self._sources, host)
+        outage = host_without_job(self._sources, host)
         together = max(missed_ns) - min(missed_ns) <= TOGETHER_NS
         if outage is not None or len(agents) == 1 or not together:
             return outage

@@ -86,6 +86,22 @@ def test_healthy_pauses_are_no_hangs(library: str) -> None:
     assert found.feed.engine.ranks[0].ended_us is not None
 
 
+@pytest.mark.parametrize("library", [GLOO, NCCL])
+def test_a_restart_while_all_wait_for_one_that_saves_is_no_hang(library: str) -> None:
+    """For two seconds ranks of both attempts are known: those before wait for what has begun."""
+    found = run(
+        replace(
+            scenario(replace(SHAPE, library=library), seconds=36),
+            seed=1, restarts_s=(27.0,),
+            pauses=Pauses(
+                compile_s=3.0, checkpoint_every=8, checkpoint_s=9.0, one_saves=True,
+                evaluation_every=5,
+            ),
+        )
+    )  # fmt: skip
+    assert opened(found.hangs) == []
+
+
 def test_a_cut_and_the_hang_that_it_makes_are_one_page() -> None:
     """Agents say where, the watcher whom it stops."""
     plan = JobScenario(
