@@ -133,9 +133,9 @@ def large_scenario(library: str, seed: int, seconds: int) -> JobScenario:
     )  # fmt: skip
 
 
-def healthy_scenarios(seed: int, hours: int) -> Iterator[JobScenario]:
-    """Yield so many jobs of an hour each, with checkpoints, evaluations, restarts and an end."""
-    for number in range(hours):
+def healthy_scenarios(seed: int, jobs: int, seconds: int = HOUR_S) -> Iterator[JobScenario]:
+    """Yield so many jobs of so long each, with checkpoints, evaluations, restarts and an end."""
+    for number in range(jobs):
         random = Random(f"{seed}/healthy/{number}")  # noqa: S311 - a seed decides
         shape = replace(
             shape_of(random, GLOO if number % 2 else NCCL),
@@ -146,10 +146,11 @@ def healthy_scenarios(seed: int, hours: int) -> Iterator[JobScenario]:
             checkpoint_every=random.randrange(40, 90), checkpoint_s=random.uniform(4.0, 30.0),
             evaluation_every=random.randrange(30, 70),
         )  # fmt: skip
-        restarts = (random.uniform(1_200, 2_400),) if random.random() < 0.5 else ()
+        # Within the middle third.
+        restarts = (seconds * random.uniform(1 / 3, 2 / 3),) if random.random() < 0.5 else ()
         if random.random() < 0.5:
-            pauses = replace(pauses, last_iteration=600)
+            pauses = replace(pauses, last_iteration=seconds // 6)
         yield JobScenario(
-            name=f"healthy-{seed}-{number}", seed=seed + number, seconds=HOUR_S, shape=shape,
+            name=f"healthy-{seed}-{number}", seed=seed + number, seconds=seconds, shape=shape,
             pauses=pauses, restarts_s=restarts, probed=False,
         )  # fmt: skip

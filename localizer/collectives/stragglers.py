@@ -16,7 +16,6 @@ Blocks that follow each other are not independent: a host that is busy is so for
 does hold the others up then, and is told if that lasts and costs much of the time.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
@@ -43,6 +42,8 @@ KNOWN_US: Final = 12 * LASTS_US
 LEAST_SHARE: Final = 0.1
 # Operations that are kept of a rank: an hour of a job with one a second.
 MOST_KNOWN: Final = 4_096
+# Rows that are made room for at first.
+LEAST_ROOM: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,45 @@ class Straggler:
     lasts_us: int
 
 
+class Launches:
+    """The last launches of a rank: how long each took, and how much of that it alone worked (µs).
+
+    Rows of one array, so that all of them are at hand without a copy; its first half is given up
+    when it is full.
+    """
+
+    __slots__ = ("_begin", "_end", "_rows")
+
+    def __init__(self) -> None:
+        self._rows = np.zeros((LEAST_ROOM, 2), np.int64)
+        self._begin = self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    @property
+    def rows(self) -> Int64s:
+        """Shape (n, 2), the oldest first; valid until the next change."""
+        return self._rows[self._begin : self._end]
+
+    def extend(self, rows: Int64s) -> None:
+        """Add launches, shape (n, 2); the oldest beyond `MOST_KNOWN` go."""
+        rows = rows[-MOST_KNOWN:]
+        if self._end + len(rows) > len(self._rows):
+            kept = self.rows[max(0, len(self) + len(rows) - MOST_KNOWN) :]
+            room = min(2 * MOST_KNOWN, max(LEAST_ROOM, 2 * (len(kept) + len(rows))))
+            held = np.zeros((room, 2), np.int64)
+            held[: len(kept)] = kept
+            self._rows, self._begin, self._end = held, 0, len(kept)
+        self._rows[self._end : self._end + len(rows)] = rows
+        self._end += len(rows)
+        self._begin = max(self._begin, self._end - MOST_KNOWN)
+
+    def drop_last(self, count: int) -> None:
+        """Forget so many of the last."""
+        self._end = max(self._begin, self._end - count)
+
+
 @dataclass(slots=True)
 class Stragglers:
     """The history of a job's ranks, and who holds the others up now.
@@ -81,10 +121,9 @@ class Stragglers:
     """
 
     found: Straggler | None = None
-    # By rank: how long its last launches took, and how much of that it alone worked (µs).
-    _known: dict[int, deque[tuple[int, int]]] = field(default_factory=dict)
+    _known: dict[int, Launches] = field(default_factory=dict)
     # By rank: those since it was found, which are not usual.
-    _since: dict[int, deque[tuple[int, int]]] = field(default_factory=dict)
+    _since: dict[int, Launches] = field(default_factory=dict)
     _taken: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def taken(self, rank: int, attempt: int) -> int:
@@ -129,15 +168,15 @@ class Stragglers:
             new = [w for w in done if w.record_id > last]
             if new:
                 self._taken[rank] = attempts[rank], new[-1].record_id
-                held = keep.setdefault(rank, deque(maxlen=MOST_KNOWN))
-                held.extend((w.lasted, w.sole) for w in new)
+                rows = np.array([(w.lasted, w.sole) for w in new], np.int64)
+                keep.setdefault(rank, Launches()).extend(rows)
         if self.found is None:
             self.found = self._look(kinds)
         elif self._is_over(self.found):
             # What told that it is over is usual again.
             last = self.found.blocks * self.found.operations
             for rank, held in self._since.items():
-                self._known.setdefault(rank, deque(maxlen=MOST_KNOWN)).extend(list(held)[-last:])
+                self._known.setdefault(rank, Launches()).extend(held.rows[-last:])
             self.found = None
             self._since.clear()
 
@@ -145,20 +184,19 @@ class Stragglers:
         candidates = [
             found
             for rank, held in self._known.items()
-            if (found := straggler_of(rank, np.array(held, np.int64), len(self._known), kinds))
+            if (found := straggler_of(rank, held.rows, len(self._known), kinds))
         ]
         best = max(candidates, key=lambda s: (s.share, -s.rank), default=None)
         if best is not None:
             # What told is not usual.
             for held in self._known.values():
-                for _ in range(min(len(held), best.blocks * best.operations)):
-                    held.pop()
+                held.drop_last(best.blocks * best.operations)
         return best
 
     def _is_over(self, found: Straggler) -> bool:
         """Return whether the rank no longer holds the others up, for as many blocks as told it."""
-        held = self._since.get(found.rank, ())
-        recent = np.array(held, np.int64)[-found.blocks * found.operations :]
+        held = self._since.get(found.rank)
+        recent = (Launches() if held is None else held).rows[-found.blocks * found.operations :]
         if len(recent) < found.blocks * found.operations:
             return False
         sole = recent[:, 1].reshape(found.blocks, found.operations).sum(1)

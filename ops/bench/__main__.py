@@ -4,6 +4,7 @@ import argparse
 import os
 import platform
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,7 @@ from typing import Any, Final
 from ops.bench import labs
 from ops.bench.accuracy import accuracy
 from ops.bench.agent import agent, soak
-from ops.bench.collectives import collectives
+from ops.bench.collectives import arena, collectives
 from ops.bench.operator import operator
 from ops.bench.pipeline import pipeline
 from ops.bench.resilience import resilience
@@ -66,6 +67,35 @@ def _parts() -> str:
     return "; ".join(f"{name}: {', '.join(bench.PARTS)}" for name, bench in BENCHES.items())
 
 
+def _further(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, causes: tuple[str, ...]
+) -> Callable[[str], dict[str, Any]]:
+    """Check the options that some benches have alone; return what each part is given of them."""
+    bench = BENCHES[options.name]
+    timed, some = hasattr(bench, "LASTS_S"), hasattr(bench, "SOME")
+    if options.seconds is not None and not (timed and options.seconds > 0):
+        parser.error("--seconds: a number above 0, for agent and soak only")
+    if options.resume and not hasattr(bench, "RESUMES"):
+        parser.error("--resume: for labs only")
+    if (causes or options.keep or options.hours is not None) and not some:
+        parser.error("--causes, --keep, --hours: for collectives only")
+    if options.hours is not None and options.hours <= 0:
+        parser.error("--hours: a number above 0")
+    if unknown := set(causes) - set(getattr(bench, "SOME", ())):
+        parser.error(f"--causes {', '.join(sorted(unknown))}: there are {', '.join(bench.SOME)}")
+
+    def of(part: str) -> dict[str, Any]:
+        if timed:
+            return {"seconds": options.seconds or bench.LASTS_S}
+        if hasattr(bench, "RESUMES"):
+            return {"resume": options.resume}
+        if some and part == arena.NAME:
+            return {"hours": options.hours or arena.HOURS}
+        return {"causes": causes, "keep": options.keep} if some and part in bench.SOME_OF else {}
+
+    return of
+
+
 def main() -> int:
     """Run the benchmark named on the command line."""
     parser = argparse.ArgumentParser(prog="python -m ops.bench", description=__doc__)
@@ -98,23 +128,16 @@ def main() -> int:
         "--keep", type=Path, metavar="FOLDER",
         help="collectives: record all topics of the live part there, with what was put in when",
     )  # fmt: skip
+    parser.add_argument(
+        "--hours",
+        type=float,
+        help=f"collectives: how long the arena's healthy jobs go on together, simulated "
+        f"({arena.HOURS:g})",
+    )
     options = parser.parse_args()
     bench = BENCHES[options.name]
-    timed = hasattr(bench, "LASTS_S")
-    if options.seconds is not None and not (timed and options.seconds > 0):
-        parser.error("--seconds: a number above 0, for agent and soak only")
-    if options.resume and not hasattr(bench, "RESUMES"):
-        parser.error("--resume: for labs only")
     causes = tuple(name.strip() for name in (options.causes or "").split(",") if name)
-    if (causes or options.keep) and not hasattr(bench, "SOME"):
-        parser.error("--causes, --keep: for collectives only")
-    if unknown := set(causes) - set(getattr(bench, "SOME", ())):
-        parser.error(f"--causes {', '.join(sorted(unknown))}: there are {', '.join(bench.SOME)}")
-    further: dict[str, Any] = {"seconds": options.seconds or bench.LASTS_S} if timed else {}
-    if hasattr(bench, "RESUMES"):
-        further = {"resume": options.resume}
-    if hasattr(bench, "SOME"):
-        further = {"causes": causes, "keep": options.keep}
+    further = _further(parser, options, causes)
     only = [part.strip() for given in options.only or () for part in given.split(",")]
     for part in only:
         if part not in bench.PARTS:
@@ -126,7 +149,7 @@ def main() -> int:
         for part in only or bench.PARTS:
             progress(f"== {part}")
             runs = options.runs or bench.DEFAULT_RUNS.get(part, bench.RUNS)
-            measured = bench.PARTS[part](runs, progress, **further)
+            measured = bench.PARTS[part](runs, progress, **further(part))
             figures += [replace(row, command=bench.COMMAND) for row in measured]
             # After each part: what was measured is kept, whatever happens to the next.
             rows = merged(figures, kept_rows(options.name, page, bench.COMMAND))

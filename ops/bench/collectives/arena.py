@@ -42,15 +42,21 @@ WARM_S: Final = 26
 LARGE_S: Final = 46
 # Kinds of which a large job says nothing in that time, or of which a part of the cluster is down.
 NOT_LARGE: Final = frozenset({*SLOW_KINDS, Trouble.HOST})
-HOURS: Final = 6
-LARGE_HEALTHY_S: Final = 180
+JOBS: Final = 6
+HOURS: Final = 6.0
+LARGE_HEALTHY_S: Final = 90
 # Wilson's interval of 95 %.
 Z: Final = 1.96
 COLLECT_AFTER: Final = 100_000
 
 
-def measure(runs: int, say: Say) -> list[Figure]:
+def measure(runs: int, say: Say, hours: float = HOURS) -> list[Figure]:
     """Measure so many runs of small jobs, and one of large and of healthy ones.
+
+    Parameters
+    ----------
+    hours
+        How long healthy jobs go on together, simulated.
 
     Returns
     -------
@@ -69,13 +75,13 @@ def measure(runs: int, say: Say) -> list[Figure]:
             network.append(judge(run(network_scenario(name, seed))))
             say(sentence(network[-1]))
     large = [one for library in (GLOO, NCCL) for one in large_jobs(library, MEASURED_FROM, say)]
-    false, seconds = healthy(say)
+    false, seconds = healthy(say, hours)
     cost_s, calm = cost(say)
     every = [*ranks, *network, *large]
     hangs = [one for one in every if one.pages or not one.root_first]
     delays_s = sorted(o.delay_s for o in every if o.delay_s is not None)
     p90_s = delays_s[min(len(delays_s) - 1, len(delays_s) * 9 // 10)] if delays_s else None
-    hours = (seconds + calm[1]) / 3_600
+    whole = (seconds + calm[1]) / 3_600
     rows = [
         share("root first", [o.root_first for o in every], RIGHT_SHARE),
         share("1,024 ranks: root first", [o.root_first for o in large], RIGHT_SHARE),
@@ -86,8 +92,8 @@ def measure(runs: int, say: Say) -> list[Figure]:
         figure(f"{NAME}: fault → first page, median", delays_s, "s"),
         replace(figure(f"{NAME}: fault → first page, p90", delays_s, "s"), value=p90_s),
         replace(
-            figure(f"{NAME}: hangs told in {hours:.1f} h without one", [], "", 0),
-            value=float(false + calm[0]), runs=HOURS + 1,
+            figure(f"{NAME}: hangs told in {whole:.1f} h without one", [], "", 0),
+            value=float(false + calm[0]), runs=JOBS + 1,
         ),
         figure(f"{NAME}: watcher of 1,024 ranks, CPU for a second of event time", cost_s, "s"),
     ]  # fmt: skip
@@ -170,10 +176,11 @@ def _tell(writer: Connection, work: Callable[[], JobJudged]) -> None:
     os._exit(0)
 
 
-def healthy(say: Say) -> tuple[int, int]:
+def healthy(say: Say, hours: float = HOURS) -> tuple[int, int]:
     """Return how many hangs were told of healthy jobs, and how long these went on, in seconds."""
     false = seconds = 0
-    for scenario in healthy_scenarios(MEASURED_FROM, HOURS):
+    each_s = round(hours * 3_600 / JOBS)
+    for scenario in healthy_scenarios(MEASURED_FROM, JOBS, each_s):
         found = opened(run(scenario).hangs)
         false += len(found)
         seconds += scenario.seconds

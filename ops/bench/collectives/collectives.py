@@ -259,3 +259,5 @@ PARTS: Final[Parts] = {
 DEFAULT_RUNS: Final[Mapping[str, int]] = {"arena": 2}
 SOME: Final = tuple(cause.name for cause in CAUSES)
 """What `--causes` chooses from."""
+SOME_OF: Final = ("live", "dumps")
+"""Parts that can measure some causes only, and keep their topics."""

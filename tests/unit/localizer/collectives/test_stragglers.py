@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from localizer.collectives.sole_work import Worked
-from localizer.collectives.stragglers import Stragglers, straggler_of
+from localizer.collectives.stragglers import MOST_KNOWN, Launches, Stragglers, straggler_of
 
 # An iteration: eight operations in half a second, and before one of them a rank may work alone.
 EACH = 8
@@ -127,3 +129,18 @@ def test_ranks_may_come_and_go_while_one_is_slow() -> None:
     assert watch.found is None
     watch.forget()
     assert watch.weight == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 40)), max_size=8))
+def test_launches_are_the_last_of_a_list(steps: list[tuple[int, int]]) -> None:
+    """Whatever is added, and dropped at the end."""
+    held, expected, number = Launches(), list[tuple[int, int]](), 0
+    for added, dropped in steps:
+        rows = [(number + n, n) for n in range(added)]
+        number += added
+        held.extend(np.array(rows, np.int64).reshape(-1, 2))
+        expected = (expected + rows)[-MOST_KNOWN:]
+        held.drop_last(dropped)
+        expected = expected[: max(0, len(expected) - dropped)]
+        assert len(held) == len(expected)
+        assert held.rows.tolist() == [list(row) for row in expected]
