@@ -185,7 +185,7 @@ class RankOperations:
         if count:
             found = Waits(self._rows.take(measured[0, :count]), measured[1, :count])
         # Not at each batch anew: what is kept is copied.
-        if len(self._rows) - self.pending > SLACK * keep * len(self._names):
+        if len(self._rows) - self.pending > SLACK * keep * min(len(self._names), MOST_NAMES):
             self.forget_finished(keep)
         return found
 
