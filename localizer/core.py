@@ -21,6 +21,7 @@ from localizer.facts.stray_losses import StrayLosses
 from localizer.facts.waiting import WaitingEvents
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology
+from localizer.network.trace_batches import TraceBatch
 from localizer.network.traces import flow_trace_of
 from localizer.verdict.decider import Decider
 from localizer.verdict.hang_faults import HangFaults
@@ -100,6 +101,12 @@ class Core:
         self.late += self.now_ns is not None and event.at_ns < self.now_ns
         self._waiting.add_event(event)
 
+    def feed_batch(self, batch: TraceBatch) -> None:
+        """Add whole traces; those of a step are applied after its events."""
+        if self.now_ns is not None:
+            self.late += int((batch.at_ns < self.now_ns).sum())
+        self._waiting.add_batch(batch)
+
     def advance(self, to_ns: int) -> list[FaultEvent]:
         """Decide up to a time; all events up to it must have been fed.
 
@@ -177,6 +184,9 @@ class Core:
         while (event := self._waiting.pop_due(now_ns)) is not None:
             self._applied_ns = now_ns
             self.intake.apply_event(event, now_ns)
+        if (batch := self._waiting.pop_batch(now_ns)) is not None:
+            self._applied_ns = now_ns
+            self.intake.apply_batch(batch, now_ns)
         silent = self._apply_published(now_ns)
         forgotten = silent and self._is_forgotten(now_ns)
         events = self._decider.decide(now_ns, silent=silent, forgotten=forgotten)

@@ -6,6 +6,7 @@ The kernel that all readers share takes a fraction of what decoding them one by 
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -13,13 +14,15 @@ from confluent_kafka import Message
 
 from localizer.collectives import operation_fold
 from localizer.collectives.batch_reader import BatchReader
-from localizer.network.trace_reader import TraceReader
+from localizer.network.trace_batches import TraceBatch
+from localizer.network.trace_reader import Places, TraceReader
 from schemas import topics
 from schemas.bounds import arrival_of
 from schemas.codec import Codec
 from schemas.columns.arrays import Int64s
 from schemas.columns.records import NO_ARRIVAL, RecordReader
 from schemas.topics import Topic
+from schemas.units import MS_NS
 
 # Those of which many come at once.
 MANY: Final = (
@@ -67,20 +70,54 @@ class PollReader:
                 continue
             keys = [raw_bytes(message.key()) or b"" for message in own]
             values = [raw_bytes(message.value()) or b"" for message in own]
-            arrivals_ns = [arrival_of(message.timestamp()) for message in own]
-            known_ns = np.array([NO_ARRIVAL if ns is None else ns for ns in arrivals_ns], np.int64)
-            found |= zip(map(id, own), read(keys, values, known_ns), strict=True)
+            found |= zip(map(id, own), read(keys, values, _arrivals_ns(own)), strict=True)
         return found
 
 
-def network_reader(codec: Codec, cluster: str) -> PollReader:
-    """Return what reads the localizer's inputs.
+class NetworkReader(PollReader):
+    """Reads the localizer's inputs.
 
     Its records are those that `codec` decodes, but of traces what is kept of them.
     """
-    traces = TraceReader(codec, cluster)
-    plain = {topic: _unkeyed(RecordReader(codec, topic).read) for topic in MANY}
-    return PollReader({topics.PATH_TRACE: traces.read, **plain}, traces.warm)
+
+    def __init__(self, codec: Codec, cluster: str) -> None:
+        self._traces = TraceReader(codec, cluster)
+        plain = {topic: _unkeyed(RecordReader(codec, topic).read) for topic in MANY}
+        super().__init__({topics.PATH_TRACE: self._traces.read, **plain}, self._traces.warm)
+
+    def read_whole(
+        self, messages: Sequence[tuple[Topic, Message]]
+    ) -> tuple[TraceBatch | None, list[tuple[Topic, Message]], dict[int, Any]]:
+        """Return whole traces as columns, where there are many, and the other messages.
+
+        Returns
+        -------
+        batch
+            The whole traces; None: there are none, or few.
+        others
+            The messages that are not in it, in order.
+        read
+            As of `read`, of these.
+        """
+        traces = [message for topic, message in messages if topic is topics.PATH_TRACE]
+        if len(traces) < LEAST:
+            return None, list(messages), self.read(messages)
+        batch, taken, kept = self._traces.read_batch(
+            [raw_bytes(message.key()) or b"" for message in traces],
+            [raw_bytes(message.value()) or b"" for message in traces],
+            _arrivals_ns(traces),
+            Places(
+                np.array([int(message.timestamp()[1]) * MS_NS for message in traces], np.int64),
+                np.array([int(message.partition() or 0) for message in traces], np.int64),
+                np.array([int(message.offset() or 0) for message in traces], np.int64),
+            ),
+        )
+        left = compress(traces, (~taken).tolist())
+        read = dict(zip(map(id, left), kept, strict=True))
+        gone = set(map(id, compress(traces, taken.tolist())))
+        others = [each for each in messages if id(each[1]) not in gone]
+        plain = [each for each in others if each[0] is not topics.PATH_TRACE]
+        return batch, others, read | self.read(plain)
 
 
 def collective_reader(codec: Codec) -> PollReader:
@@ -96,6 +133,11 @@ def collective_reader(codec: Codec) -> PollReader:
         operation_fold.warm()
 
     return PollReader(readers, warm)
+
+
+def _arrivals_ns(messages: Sequence[Message]) -> Int64s:
+    arrivals_ns = [arrival_of(message.timestamp()) for message in messages]
+    return np.array([NO_ARRIVAL if ns is None else ns for ns in arrivals_ns], np.int64)
 
 
 def _unkeyed(read: Callable[[Sequence[bytes], Int64s], Sequence[Any]]) -> Read:

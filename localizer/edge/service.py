@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from localizer.config import LocalizerConfig
 from localizer.core import Core
-from localizer.edge.batches import network_reader
+from localizer.edge.batches import NetworkReader
 from localizer.edge.counts import Counts
 from localizer.edge.decoding import decoded
 from localizer.edge.exposed import Exposed
@@ -64,7 +64,7 @@ class Service:
         self.exposed = Exposed(self._counts)
         self.health = Health(lambda: self._counts.lag.polled_s, self._waits_for)
         self._merge = Merge()
-        self._batches = network_reader(codec, settings.cluster)
+        self._batches = NetworkReader(codec, settings.cluster)
         self._barrier: Barrier | None = None
         # Up to when a standby may follow: the leader has decided it.
         self._followed_ns: int | None = None
@@ -248,9 +248,13 @@ class Service:
         self, messages: list[tuple[Topic, Message]], core: Core, outbox: Outbox[FaultEvent]
     ) -> None:
         """Take messages in their order; those of a topic of which there are many read together."""
-        read = self._batches.read(messages)
-        for topic, message in messages:
+        batch, others, read = self._batches.read_whole(messages)
+        for topic, message in others:
             self._take(message, topic, core, outbox, read.get(id(message)))
+        if batch is not None:
+            # After the registrations of their ends.
+            self._counts.records[topics.PATH_TRACE.name] += len(batch)
+            core.feed_batch(batch)
 
     def _take(
         self, message: Message, topic: Topic, core: Core, outbox: Outbox[FaultEvent], read: Any

@@ -5,12 +5,16 @@ fabric rebuilds everything.
 """
 
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from itertools import compress
 from typing import Final
 
+import numpy as np
+
 from localizer.facts.roster import Roster
-from localizer.network.flow_index import FIRST, FlowIndex, NewFlow
+from localizer.network.flow_index import FIRST, NOTHING, FlowIndex, NewFlow
 from localizer.network.paths import PathBook
+from localizer.network.plain_routes import Ends
 from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
 from schemas.ids import FlowId
@@ -19,6 +23,8 @@ NONE: Final[frozenset[str]] = frozenset()
 # The index renumbers its endpoints when it has this many unused numbers, and as many as are in use;
 # it is built anew when it has so many unused numbers of agents and components.
 SPARE_NUMBERS: Final = 1_024
+# Fewer 5-tuples are added sooner one by one.
+LEAST: Final = 8
 
 
 class IndexCache:
@@ -72,10 +78,12 @@ class IndexCache:
         for agent, ends in self._agents_naming(endpoints, agents).items():
             keys |= dict.fromkeys(self._apply_list_for(agent, ends))
         moves = self._keys_of(moved)
-        changed, crossed = set(moves), set[str]()
+        changed = set(moves)
         new: list[NewFlow] = []
         # In the order of their traces, which is that in which they lie in memory.
-        for key in keys | dict.fromkeys(moves | self._keys_of(endpoints)):
+        keys |= dict.fromkeys(moves | self._keys_of(endpoints))
+        left, ends, crossed = self._add_plain(keys)
+        for key in left:
             flow = self._probed_flow(key)
             if flow is not None and key not in self._index.by_key:
                 new.append(flow)
@@ -88,12 +96,50 @@ class IndexCache:
         for key, components, *_ in new:
             changed.add(key)
             crossed.update(components)
-        if changed or moved:
-            self._replies.invalidate(changed, moved, crossed)
+        if changed or ends or moved:
+            ends.update(end for key in changed for end in key[:2])
+            self._replies.invalidate(ends, moved, crossed)
         if len(self._index.endpoints) > SPARE_NUMBERS + 2 * len(self._naming):
             self._index.renumber_endpoints()
             self._replies.renumber()
         return self._index
+
+    def _add_plain(self, keys: Iterable[FlowId]) -> tuple[list[FlowId], set[str], set[str]]:
+        """Add those of some 5-tuples that are new and lie in rows of the path book.
+
+        Returns
+        -------
+        left
+            The others.
+        ends, crossed
+            Endpoints of those that were added, and what they cross.
+        """
+        owners, index = self._owners, self._index
+        new: list[FlowId] = []
+        probers: list[str] = []
+        left: list[FlowId] = []
+        for key in keys:
+            own = owners.get(key)
+            if own is None or key in index.by_key:
+                left.append(key)
+            else:
+                new.append(key)
+                probers.append(own[0])
+        if len(new) < LEAST:
+            return [*left, *new], set(), set()
+        numbers, found = self._paths.plain_rows(new)
+        if not found.all():
+            left += compress(new, (~found).tolist())
+            new = list(compress(new, found.tolist()))
+            probers = list(compress(probers, found.tolist()))
+        used = np.unique(numbers[numbers != NOTHING]).tolist()
+        crossed = [self._paths.component_names[number] for number in used]
+        own_numbers = np.zeros(max(used, default=0) + 1, np.int32)
+        own_numbers[used] = [index.component_number(name) for name in crossed]
+        ends = Ends.of(new)
+        agents = [self._roster.agent_of(end) for end in ends.names]
+        index.add_rows(new, ends, own_numbers[numbers], probers, agents)
+        return left, set(ends.names), set(crossed)
 
     def prepare(self) -> None:
         """Do now, while all is calm, the work that a first decision would need.

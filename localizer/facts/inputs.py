@@ -8,6 +8,8 @@ from collections.abc import Sized
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
 from localizer.config import CoreConfig
 from localizer.facts.anomalies import OpenAnomalies
 from localizer.facts.coverage import Coverage, coverage_by_task
@@ -23,6 +25,7 @@ from localizer.facts.states import StateBook
 from localizer.facts.stray_losses import StrayLosses
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology, TopologyError
+from localizer.network.trace_batches import TraceBatch
 from localizer.network.traces import FlowTrace, key_of
 from schemas import topics
 from schemas.enums import AnomalyFamily, AnomalyKind, AnomalyState, ProbingState
@@ -188,6 +191,14 @@ class RecordIntake:
                 self._component(record)
             case _:
                 self._roster(record)
+
+    def apply_batch(self, batch: TraceBatch, now_ns: int) -> None:
+        """Apply whole traces at a time `now_ns`."""
+        paths, agent_of = self._sources.paths, self._sources.roster.agent_of
+        known = batch.between([agent_of(end) is not None for end in batch.ends])
+        paths.add_batch(batch if known.all() else batch.select(np.flatnonzero(known)), now_ns)
+        for found in batch.flow_traces(np.flatnonzero(~known).tolist()):
+            paths.add(found, now_ns, registered=False)
 
     def _anomaly(self, record: Anomaly, at_ns: int) -> None:
         if record.kind is AnomalyKind.PROGRESS:

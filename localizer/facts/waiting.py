@@ -6,16 +6,22 @@ where no mark comes for long, the oldest heartbeats and traces go, of all agents
 is a log that paused, and a pause makes no agent dead (`localizer.facts.liveness`).
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Hashable
 from operator import itemgetter
 from typing import Final, TypeVar
 
+import numpy as np
+
 from localizer.config import CoreConfig
 from localizer.facts.inputs import Event, Order, Sources
 from localizer.network.paths import MAX_STRANGERS
+from localizer.network.trace_batches import TraceBatch, joined
 from localizer.network.traces import FlowTrace
-from schemas.ids import FlowId
+from schemas import topics
+from schemas.columns.arrays import Int64s
+from schemas.ids import FlowId, path_id
 from schemas.records import Endpoint, Heartbeat, Task
 
 K = TypeVar("K", bound=Hashable)
@@ -44,6 +50,11 @@ class WaitingEvents:
         # Sorted in reverse, and not sorted in yet.
         self._sorted: list[tuple[Order, Event]] = []
         self._unsorted: list[tuple[Order, Event]] = []
+        # Traces as columns: when the first of each batch is due, a number that is the batch's own,
+        # and the batch, in order.
+        self._batches: list[tuple[int, int, TraceBatch]] = []
+        self._numbered = 0
+        self._in_batches = 0
         # Unknown agents and 5-tuples of waiting records, and endpoints of waiting registrations.
         self._agents: Counter[str] = Counter()
         self._flows: Counter[FlowId] = Counter()
@@ -53,7 +64,7 @@ class WaitingEvents:
         self._drop_at = config.max_waiting
 
     def __len__(self) -> int:
-        return len(self._sorted) + len(self._unsorted)
+        return len(self._sorted) + len(self._unsorted) + self._in_batches
 
     def add_event(self, event: Event) -> None:
         """Let an event wait, unless it is beyond the bounds."""
@@ -62,6 +73,37 @@ class WaitingEvents:
         self._unsorted.append((event.order, event))
         if len(self) > self._drop_at:
             self._drop_oldest()
+
+    def add_batch(self, batch: TraceBatch) -> None:
+        """Let whole traces wait; of ends that nobody registered each as an event of its own."""
+        plain = batch.between([self._is_registered(end) for end in batch.ends])
+        plain &= batch.at_ns > self._dropped_ns
+        if not plain.all():
+            for event in _events(batch, np.flatnonzero(~plain)):
+                self.add_event(event)
+            batch = batch.select(np.flatnonzero(plain))
+        self._keep_batch(batch.in_order())
+        if len(self) > self._drop_at:
+            self._drop_oldest()
+
+    def _keep_batch(self, batch: TraceBatch) -> None:
+        if len(batch):
+            self._numbered += 1
+            self._in_batches += len(batch)
+            heapq.heappush(self._batches, (int(batch.at_ns[0]), self._numbered, batch))
+
+    def pop_batch(self, now_ns: int) -> TraceBatch | None:
+        """Return the traces of batches that are due by then, in order; None: there are none."""
+        due: list[TraceBatch] = []
+        while self._batches and self._batches[0][0] <= now_ns:
+            _, _, batch = heapq.heappop(self._batches)
+            self._in_batches -= len(batch)
+            count = int(np.searchsorted(batch.at_ns, now_ns, side="right"))
+            if count < len(batch):
+                self._keep_batch(batch.select(np.arange(count, len(batch))))
+                batch = batch.select(np.arange(count))
+            due.append(batch)
+        return joined(due).in_order() if due else None
 
     def sort(self) -> None:
         """Sort in what came since the last call."""
@@ -73,8 +115,10 @@ class WaitingEvents:
 
     @property
     def next_ns(self) -> int | None:
-        """When the first of the sorted events is due; None: there is none."""
-        return self._sorted[-1][0][0] if self._sorted else None
+        """When the first of the sorted events, or of the batches, is due; None: there is none."""
+        times = [at_ns for at_ns, *_ in self._batches[:1]]
+        times += [order[0] for order, _ in self._sorted[-1:]]
+        return min(times, default=None)
 
     def pop_due(self, now_ns: int) -> Event | None:
         """Return the next of the sorted events that are due by then; None: there is none."""
@@ -132,6 +176,10 @@ class WaitingEvents:
 
     def _drop_oldest(self) -> None:
         """Drop the oldest heartbeats and traces."""
+        for _, _, batch in self._batches:
+            events = _events(batch, np.arange(len(batch)))
+            self._unsorted += [(event.order, event) for event in events]
+        self._batches, self._in_batches = [], 0
         self.sort()
         excess = len(self) - round((1 - ROOM_SHARE) * self._max_waiting)
         kept: list[tuple[Order, Event]] = []
@@ -147,6 +195,27 @@ class WaitingEvents:
         self._sorted += reversed(kept)
         # Other records stay, however many.
         self._drop_at = max(self._max_waiting, len(self) + round(ROOM_SHARE * self._max_waiting))
+
+
+def _events(batch: TraceBatch, rows: Int64s) -> list[Event]:
+    """Return some of the traces of a batch as events."""
+    return [
+        Event(
+            at_ns,
+            topics.PATH_TRACE.name,
+            path_id(*found.key[:2]),
+            partition,
+            offset,
+            found,
+        )
+        for found, at_ns, partition, offset in zip(
+            batch.flow_traces(rows.tolist()),
+            batch.at_ns[rows].tolist(),
+            batch.partition[rows].tolist(),
+            batch.offset[rows].tolist(),
+            strict=True,
+        )
+    ]
 
 
 def _count(counts: Counter[K], name: K, most: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from localizer.network.plain_routes import Ends
 from schemas.columns.arrays import Bools, Int64s
 from schemas.ids import FlowId
 
@@ -63,8 +64,8 @@ class FlowIndex:
         self.version = 0
         self.by_key: dict[FlowId, int] = {}
         self._keys: list[FlowId] = []
-        # What each row crosses, as the caller passed it.
-        self._crossed: list[Iterable[str]] = []
+        # What each row crosses, as the caller passed it; None: by its numbers alone.
+        self._crossed: list[Iterable[str] | None] = []
         self._free: list[int] = []
         # Ids by number; number 0 has none.
         self._names: list[str] = [""]
@@ -133,17 +134,68 @@ class FlowIndex:
             ends += (self._endpoint(key[0]), self._endpoint(key[1]))
         if not flows:
             return
-        self.version += 1
         width = max(widths)
-        places = np.array([self._allocate_row(key, width) for key, *_ in flows], np.int64)
-        for place, (_, crossed, _, _) in zip(places.tolist(), flows, strict=True):
-            self._crossed[place] = crossed
         rows = np.zeros((len(flows), width), np.int32)
         rows[np.arange(width) < np.array(widths)[:, None]] = found
+        keys = [key for key, *_ in flows]
+        self._add(keys, rows, np.array(ends).reshape(-1, 2), [crossed for _, crossed, *_ in flows])
+
+    def add_rows(
+        self,
+        keys: Sequence[FlowId],
+        ends: Ends,
+        crossed: Numbers,
+        probers: Sequence[str],
+        agents: Sequence[str | None],
+    ) -> None:
+        """Add many 5-tuples that have no row.
+
+        Parameters
+        ----------
+        ends
+            Their ends.
+        crossed : (n, most) int32
+            Numbers of what they cross (`component_number`), in order, padded with `NOTHING`.
+        probers
+            The agent that probes each 5-tuple.
+        agents
+            By number of an end its agent, None if not known.
+        """
+        if not keys:
+            return
+        number = self._number
+        answering = [
+            NOTHING if agent is None else number(self.responders, agent) for agent in agents
+        ]
+        endpoints = np.array([self._endpoint(end) for end in ends.names], np.int32)
+        rows = np.zeros((len(keys), CROSSED + crossed.shape[1]), np.int32)
+        rows[:, PROBER] = [number(self.probers, prober) for prober in probers]
+        rows[:, RESPONDER] = np.array(answering, np.int32)[ends.dst]
+        rows[:, CROSSED:] = crossed
+        between = np.stack([endpoints[ends.src], endpoints[ends.dst]], axis=1)
+        self._add(keys, rows, between, [None] * len(keys))
+
+    def component_number(self, component_id: str) -> int:
+        """Return the number of a component, which may be new."""
+        return self._number(self.components, component_id)
+
+    def _add(
+        self,
+        keys: Sequence[FlowId],
+        rows: Numbers,
+        ends: Numbers | Int64s,
+        crossed: Sequence[Iterable[str] | None],
+    ) -> None:
+        """Add rows of 5-tuples that have none."""
+        self.version += 1
+        width = rows.shape[1]
+        places = self._allocate_rows(keys, width)
+        for place, one in zip(places.tolist(), crossed, strict=True):
+            self._crossed[place] = one
         self.rows[places, :width] = rows
-        self.ends[places] = np.array(ends).reshape(-1, 2)
+        self.ends[places] = ends
         self.live[places] = True
-        crossing = np.bincount(found, minlength=len(self.crossing))
+        crossing = np.bincount(rows.ravel(), minlength=len(self.crossing))
         crossing[NOTHING] = 0
         self.crossing += crossing
         self._stale[places] = True
@@ -198,14 +250,28 @@ class FlowIndex:
         return int(np.count_nonzero(self.crossing))
 
     def row_of(self, key: FlowId, components: Iterable[str]) -> int:
-        """Return the row of a 5-tuple if it was set with this object of components, else -1."""
+        """Return the row of a 5-tuple if it was set with this object of components, else -1.
+
+        If it was set with numbers, that they mean the same is enough.
+        """
         place = self.by_key.get(key, -1)
-        return place if place >= 0 and self._crossed[place] is components else -1
+        if place < 0:
+            return -1
+        if self._crossed[place] is None and self._names_of(place) == tuple(components):
+            self._crossed[place] = components
+        return place if self._crossed[place] is components else -1
 
     def crossed(self, key: FlowId) -> Iterable[str]:
         """Return what a 5-tuple crosses; empty if it has no row."""
         place = self.by_key.get(key)
-        return () if place is None else self._crossed[place]
+        if place is None:
+            return ()
+        known = self._crossed[place]
+        return self._names_of(place) if known is None else known
+
+    def _names_of(self, place: int) -> tuple[str, ...]:
+        numbers = self.rows[place, CROSSED:].tolist()
+        return tuple([self._names[one] for one in numbers if one != NOTHING])
 
     def key(self, place: int) -> FlowId:
         """Return the 5-tuple of a row."""
@@ -284,21 +350,26 @@ class FlowIndex:
 
     def _allocate_row(self, key: FlowId, most: int) -> int:
         """Return a free row for a 5-tuple."""
-        if self._free:
-            place = self._free.pop()
+        return int(self._allocate_rows([key], most)[0])
+
+    def _allocate_rows(self, keys: Sequence[FlowId], most: int) -> Int64s:
+        """Return free rows for 5-tuples, each so wide."""
+        reused = [self._free.pop() for _ in range(min(len(keys), len(self._free)))]
+        for place, key in zip(reused, keys, strict=False):
             self._keys[place] = key
-        else:
-            place = len(self._keys)
-            self._keys.append(key)
-            self._crossed.append(())
+        fresh = range(len(self._keys), len(self._keys) + len(keys) - len(reused))
+        self._keys += keys[len(reused) :]
+        self._crossed += [()] * len(fresh)
+        places = [*reused, *fresh]
         room, width = self.rows.shape
-        if place >= room or most > width:
-            more = ((0, room if place >= room else 0), (0, max(0, most - width)))
+        more_rows = max(room, len(self._keys) - room) if len(self._keys) > room else 0
+        if more_rows or most > width:
+            more = ((0, more_rows), (0, max(0, most - width)))
             self.rows = np.pad(self.rows, more)
             self.ends = np.pad(self.ends, (more[0], (0, 0)))
             self.live, self._stale = np.pad(self.live, more[0]), np.pad(self._stale, more[0])
-        self.by_key[key] = place
-        return place
+        self.by_key.update(zip(keys, places, strict=True))
+        return np.array(places, np.int64)
 
 
 class RemainingFlows:

@@ -2,15 +2,25 @@
 
 In: path.trace.v1 records in any order. Out: a `KnownPath` per 5-tuple, from its newest complete
 trace, or else from the topology as far as that determines the path.
+
+Of a 5-tuple with one whole trace a row of arrays is kept (`localizer.network.first_traces`), until
+it has a second one or is asked for.
 """
 
 from collections import OrderedDict
-from collections.abc import Container, Iterator, Set
+from collections.abc import Container, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Final
 
+import numpy as np
+
+from localizer.network import first_traces
+from localizer.network.first_traces import FirstTraces
+from localizer.network.plain_routes import Ends, PlainRoutes
 from localizer.network.routes import NOTHING, KnownPath, derived, traced
 from localizer.network.topology import Basis, Topology
+from localizer.network.trace_batches import TraceBatch
 from localizer.network.traces import (
     EVIDENCE_NS,
     UNTRACED,
@@ -23,6 +33,7 @@ from localizer.network.traces import (
     insert_by_time,
     rise_ns_of,
 )
+from schemas.columns.arrays import Bools, Int32s, Int64s
 from schemas.ids import FlowId
 from schemas.process import memory
 from schemas.records import PathTrace
@@ -81,8 +92,10 @@ class PathBook:
         self.refused = 0
         self._topology = topology
         self._max_flows = max_flows
-        # The one traced longest ago first.
-        self._flows: OrderedDict[FlowId, _Flow] = OrderedDict()
+        # The one traced longest ago first; a number is a row of `_first`.
+        self._flows: OrderedDict[FlowId, _Flow | int] = OrderedDict()
+        self._first = FirstTraces()
+        self._plain = PlainRoutes(topology)
         self._strangers: set[FlowId] = set()
         # 5-tuples whose path may have changed since `pop_changes`.
         self._changed: dict[FlowId, None] = {}
@@ -107,7 +120,7 @@ class PathBook:
     def add(self, found: FlowTrace, now_ns: int, *, registered: bool) -> None:
         """Do the same with what is kept of a record."""
         key, made = found.key, found.trace
-        flow = self._flows.get(key)
+        flow = self._flow(key)
         if registered and self._strangers:
             self._strangers.discard(key)
         if flow is None:
@@ -134,6 +147,114 @@ class PathBook:
         if flow.recent[0].traced_ns < newest_ns - EVIDENCE_NS:
             flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
         self._times.record_trace(key, newest_ns)
+
+    def add_batch(self, batch: TraceBatch, now_ns: int) -> None:
+        """Add whole traces of registered 5-tuples: as one by one, for much less where all is new.
+
+        Parameters
+        ----------
+        now_ns
+            Present.
+        """
+        flows = self._flows
+        new = np.array([key not in flows for key in batch.keys], np.bool_)
+        keys = batch.keys if new.all() else list(compress(batch.keys, new.tolist()))
+        if len(set(keys)) < len(keys) or len(flows) + len(keys) > self._max_flows:
+            new[:] = False
+        if new.any():
+            new[new] = self._add_first(
+                batch if new.all() else batch.select(np.flatnonzero(new)), now_ns
+            )
+        for found in batch.flow_traces(np.flatnonzero(~new).tolist()):
+            self.add(found, now_ns, registered=True)
+
+    def _add_first(self, batch: TraceBatch, now_ns: int) -> Bools:
+        """Add traces of new 5-tuples that show their paths plainly; return which they are."""
+        crossed, plain = self._plain.crossed(
+            Ends(batch.ends, batch.src, batch.dst), batch.hops, batch.addresses
+        )
+        if not plain.any():
+            return plain
+        if not plain.all():
+            batch, crossed = batch.select(np.flatnonzero(plain)), crossed[plain]
+        rows = self._first.add_traces(batch, now_ns)
+        self._first.set_crossed(np.array(rows, np.int64), crossed, self._topology.version)
+        self._flows.update(zip(batch.keys, rows, strict=True))
+        self._changed.update(dict.fromkeys(batch.keys))
+        self._times.record_traces(batch.keys, batch.traced_ns)
+        return plain
+
+    def plain_rows(self, keys: Sequence[FlowId]) -> tuple[Int32s, Bools]:
+        """Return what the paths of many 5-tuples cross, of those kept as rows of arrays.
+
+        Returns
+        -------
+        crossed : (k, most) int32
+            Numbers of components in order (`component_names`), padded with 0, of those found.
+        found : (n,) bool
+            Which 5-tuples were found; `traced_path` knows the others.
+        """
+        known = self._flows.get
+        rows = np.array([row if isinstance(row, int) else -1 for row in map(known, keys)], np.int64)
+        found = rows >= 0
+        if found.any():
+            places = np.flatnonzero(found)
+            found[places] = self._bring_up_to_date([keys[n] for n in places.tolist()], rows[places])
+        return self._first.crossed[rows[found]], found
+
+    @property
+    def component_names(self) -> list[str]:
+        """Ids of the components by the numbers of the last `plain_rows`."""
+        return self._plain.names
+
+    def _bring_up_to_date(self, keys: Sequence[FlowId], rows: Int64s) -> Bools:
+        """Compute what rows cross where the topology has changed; return which are plain paths."""
+        stale = np.flatnonzero(self._first.version[rows] != self._topology.version)
+        stale = np.array(
+            [n for n in stale.tolist() if not self._is_fresh(keys[n], int(rows[n]))], np.int64
+        )
+        if len(stale):
+            hops, addresses = self._first.hops_of(rows[stale])
+            crossed, _ = self._plain.crossed(
+                Ends.of([keys[n] for n in stale.tolist()]), hops, addresses
+            )
+            self._first.set_crossed(rows[stale], crossed, self._topology.version)
+        found: Bools = self._first.crossed[rows, 0] != first_traces.NOTHING
+        return found
+
+    def _is_fresh(self, key: FlowId, row: int) -> bool:
+        """Return whether what a row crosses is what it was computed to be."""
+        fabric, *ends = self._topology.basis(key[0], key[1])
+        version = self._first.version[row]
+        return bool(fabric <= version and all(0 < end <= version for end in ends))
+
+    def _flow(self, key: FlowId) -> _Flow | None:
+        """Return what is known of a 5-tuple as objects, from now on."""
+        flow = self._flows.get(key)
+        if not isinstance(flow, int):
+            return flow
+        trace, discovery = self._first.trace(flow)
+        if self._is_fresh(key, flow) and (path := self._plain_path(key, flow, trace)) is not None:
+            trace.path = self._topology.basis(key[0], key[1]), path
+        found = self._flows[key] = _Flow(
+            seen_ns=int(self._first.seen_ns[flow]),
+            complete=[trace],
+            baseline=[trace] if discovery else [],
+            recent=[trace],
+        )
+        self._first.drop(flow)
+        return found
+
+    def _plain_path(self, key: FlowId, row: int, trace: Trace) -> KnownPath | None:
+        """Return the path of a row from what it crosses; None if that is not known."""
+        names, numbers = self._plain.names, self._first.crossed[row]
+        components = tuple([names[number] for number in numbers[numbers != 0].tolist()])
+        if not components:
+            return None
+        # Of a plain path each hop forwards packets, and is crossed once.
+        nodes = [str(n) for n in self._topology.at_addresses(trace.addresses[:-1])]
+        lengths = [components.index(node) + 1 for node in nodes]
+        return KnownPath(components, (*nodes, key[1]), (*lengths, len(components)), whole=True)
 
     def _add_complete(self, flow: _Flow, found: FlowTrace) -> KnownPath:
         """Add a complete trace to those of its 5-tuple; return its path."""
@@ -166,21 +287,28 @@ class PathBook:
         """
         while self._flows:
             key, flow = next(iter(self._flows.items()))
-            if flow.seen_ns >= before_ns:
+            seen_ns = flow.seen_ns if isinstance(flow, _Flow) else self._first.seen_ns[flow]
+            if seen_ns >= before_ns:
                 break
             if key in probed:
-                flow.seen_ns = now_ns
+                if isinstance(flow, _Flow):
+                    flow.seen_ns = now_ns
+                else:
+                    self._first.seen_ns[flow] = now_ns
                 self._flows.move_to_end(key)
             else:
                 self._forget_flow(key)
         # Paths of what departed stay in the cache otherwise.
         if len(self._untraced) > UNTRACED_LEAST + UNTRACED_EACH * len(self._flows):
             self._untraced = {}
+        self._first.forget_addresses()
         memory.shrink_tables(self)
         memory.shrink_tables(self._times)
 
     def _forget_flow(self, key: FlowId) -> None:
-        del self._flows[key]
+        flow = self._flows.pop(key)
+        if isinstance(flow, int):
+            self._first.drop(flow)
         self._strangers.discard(key)
         self._times.forget_flow(key)
         self._changed[key] = None
@@ -203,7 +331,7 @@ class PathBook:
 
     def traced_path(self, key: FlowId) -> KnownPath | None:
         """Return the path of a 5-tuple's newest complete trace; None: no such trace is known."""
-        flow = self._flows.get(key)
+        flow = self._flow(key)
         if flow is None or not flow.complete:
             return None
         return self._resolved(key, flow.complete[-1])
@@ -211,14 +339,14 @@ class PathBook:
     def is_traced(self, key: FlowId) -> bool:
         """Return whether a complete trace of the 5-tuple is known."""
         flow = self._flows.get(key)
-        return flow is not None and bool(flow.complete)
+        return isinstance(flow, int) or (flow is not None and bool(flow.complete))
 
     def broke_off_at(self, key: FlowId) -> str | None:
         """Return the last hop that answered the latest trace of a 5-tuple that was never whole.
 
         None if one was complete, or if no hop of the topology answered.
         """
-        flow = self._flows.get(key)
+        flow = self._flow(key)
         if flow is None or flow.complete or not flow.recent:
             return None
         answered = (a for a in reversed(flow.recent[-1].addresses) if a is not None)
@@ -234,7 +362,7 @@ class PathBook:
             Prefer the newest trace from before this time: the path when the fault began, not after
             traffic was rerouted.
         """
-        flow = self._flows.get(key)
+        flow = self._flow(key)
         if flow is None or not flow.complete:
             return self._by_topology(key[0], key[1])
         chosen = flow.complete[-1]
@@ -259,7 +387,7 @@ class PathBook:
         latest
             Only this many of the latest traces.
         """
-        flow = self._flows.get(key)
+        flow = self._flow(key)
         if flow is None:
             return []
         before = [t for t in flow.complete if t.traced_ns < healthy_ns]
@@ -285,7 +413,7 @@ class PathBook:
 
         For the same baseline time; the other arguments are the same.
         """
-        flow = self._flows.get(key)
+        flow = self._flow(key)
         if flow is None:
             return None
         return (
@@ -301,7 +429,7 @@ class PathBook:
         An incomplete trace shows that everything before the last answering hop was passed. The hop
         itself does not count: a switch may answer although it forwards nothing.
         """
-        flow = None if self._times.none_since(key, since_ns) else self._flows.get(key)
+        flow = None if self._times.none_since(key, since_ns) else self._flow(key)
         if flow is None:
             return UNTRACED
         traced = (self._times.last_ns(key) or since_ns - 1) >= since_ns
@@ -323,7 +451,7 @@ class PathBook:
 
     def _broken_off(self, key: FlowId, since_ns: int) -> Iterator[tuple[KnownPath, int]]:
         """Yield incomplete traces since then: the usual path, and the last hop that answered."""
-        flow = self._flows.get(key)
+        flow = self._flow(key)
         if flow is None or not flow.complete:
             return
         usual = self._resolved(key, flow.complete[-1])

@@ -6,7 +6,7 @@ direction. So the share of known ways that cross a component is the probability 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from itertools import islice
 from typing import Final
 
@@ -16,7 +16,6 @@ from localizer.network.flow_index import CROSSED, FIRST, NOTHING, FlowIndex, Num
 from localizer.network.topology import Topology
 from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import ComponentKind
-from schemas.ids import FlowId
 
 Leaves = frozenset[str]
 Shares = dict[str, float]
@@ -88,26 +87,27 @@ class ReplyWays:
         self._group, self._looked_up = np.full(FIRST, NOT_LOOKED_UP), 0
 
     def invalidate(
-        self, keys: Iterable[FlowId], moved: Collection[str] = (), crossed: Iterable[str] = ()
+        self, ends: Set[str], moved: Collection[str] = (), crossed: Iterable[str] = ()
     ) -> None:
         """Drop what depends on 5-tuples that came, went or changed their paths.
 
         Parameters
         ----------
+        ends
+            Endpoints of these 5-tuples.
         moved
-            Endpoints that may be joined to other leaves; `keys` contain all of their 5-tuples.
+            Endpoints that may be joined to other leaves; all of their 5-tuples are among them.
         crossed
             What the 5-tuples cross and crossed before, including cables of leaves that no
             endpoint is joined to alone.
         """
-        ends = {end for key in keys for end in key[:2]}
         groups = {self._number(self.leaves(end)) for end in ends}
         for end in moved:
             self._leaves_of.pop(end, None)
             number = self._index.endpoints.get(end)
             if number is not None and number < self._looked_up:
                 self._group[number] = self._number(self.leaves(end))
-        groups |= {self._number(self.leaves(end)) for end in ends.intersection(moved)}
+        groups |= {self._number(self.leaves(end)) for end in ends & set(moved)}
         for group in groups:
             self._ways.pop(group, None)
         for group in groups.union(*(self._cabled.get(cable, ()) for cable in crossed)):

@@ -132,6 +132,10 @@ class Topology:
         since = self._since.get
         return self.fabric_version, since(src, 0), since(dst, 0)
 
+    def end_version(self, component_id: str) -> int:
+        """Return the version at which an end that is present was last changed; 0: it is none."""
+        return self._since.get(component_id, 0)
+
     def pop_moved_ends(self) -> set[str]:
         """Return the ends that came, went or moved since the last call or fabric change."""
         found, self._moved = self._moved, set()

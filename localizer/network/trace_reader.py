@@ -1,25 +1,37 @@
 """Reads many messages of path.trace.v1 at once: what the localizer keeps of each.
 
-The bytes become columns by the kernel that all readers share (`schemas.columns.records`). Objects
-are made of what is kept alone, and equal names are one object.
+The bytes become columns by the kernel that all readers share (`schemas.columns.records`). Whole
+traces stay columns; of others objects are made of what is kept alone. Equal names are one object.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from localizer.network.trace_batches import MAX_WHOLE, NO_HOP, TraceBatch, joined
 from localizer.network.traces import MAX_HOPS, FlowTrace, Trace
 from schemas import topics
 from schemas.codec import Codec
-from schemas.columns.arrays import Bools, Int64s
+from schemas.columns.arrays import Bools, Int32s, Int64s
+from schemas.columns.interpreter import NULL
 from schemas.columns.records import RecordColumns, RecordReader
+from schemas.columns.texts import distinct_texts
 from schemas.enums import TraceCause
 from schemas.process.names import shared
 from schemas.records import PathTrace, TraceHop
 from schemas.units import US_NS
 
 DISCOVERY: Final = list(TraceCause).index(TraceCause.DISCOVERY)
+
+
+class Places(NamedTuple):
+    """Where messages stand in the log, and when they take effect, each (n,) int64."""
+
+    at_ns: Int64s
+    partition: Int64s
+    offset: Int64s
 
 
 class TraceReader:
@@ -38,7 +50,9 @@ class TraceReader:
             traced_at=0, cause=TraceCause.DISCOVERY, complete=True, hops=(hop,),
         )  # fmt: skip
         values = [self._codec.encode(topics.PATH_TRACE, trace)]
-        self.read([b"a>b"], values, np.zeros(1, np.int64))
+        at_ns = np.zeros(1, np.int64)
+        self.read([b"a>b"], values, at_ns)
+        self.read_batch([b"a>b"], values, at_ns, Places(at_ns, at_ns, at_ns))
 
     def read(
         self, keys: Sequence[bytes], values: Sequence[bytes], arrivals_ns: Int64s
@@ -58,6 +72,93 @@ class TraceReader:
             traces = iter(self._traces(own, block))
             found += [next(traces) if good else None for good in block.whole.tolist()]
         return found
+
+    def read_batch(
+        self, keys: Sequence[bytes], values: Sequence[bytes], arrivals_ns: Int64s, places: Places
+    ) -> tuple[TraceBatch | None, Bools, list[FlowTrace | None]]:
+        """Return whole traces as columns, and of the other messages what `read` returns.
+
+        Returns
+        -------
+        batch
+            The whole traces; None: there are none.
+        taken : (n,) bool
+            Which messages are in it.
+        others
+            Of each message that is not.
+        """
+        taken = np.zeros(len(values), np.bool_)
+        batches: list[TraceBatch] = []
+        others: list[FlowTrace | None] = []
+        for block in self._reader.columns(values, arrivals_ns):
+            numbers = block.first + np.flatnonzero(block.whole)
+            own = [keys[number] for number in numbers.tolist()]
+            rows = np.flatnonzero(_whole(block))
+            batch, kept = self._batch(own, block, rows)
+            if batch is not None:
+                in_log = Places(*(each[numbers[kept]] for each in places))
+                batches.append(replace(batch, **in_log._asdict()))
+                taken[numbers[kept]] = True
+            left = np.ones(len(numbers), np.bool_)
+            left[kept] = False
+            found: list[FlowTrace | None] = [None] * len(block.whole)
+            if left.any():
+                there = (numbers[left] - block.first).tolist()
+                made = self._traces([own[row] for row in np.flatnonzero(left)], _part(block, left))
+                for number, trace in zip(there, made, strict=True):
+                    found[number] = trace
+            mine = taken[block.first : block.first + len(found)].tolist()
+            others += [trace for trace, gone in zip(found, mine, strict=True) if not gone]
+        return joined(batches) if batches else None, taken, others
+
+    def _batch(
+        self, keys: Sequence[bytes], block: RecordColumns, rows: Int64s
+    ) -> tuple[TraceBatch | None, Int64s]:
+        """Return those of some rows that are of this cluster and under their keys, and which."""
+        data, columns = block.data, block.columns
+        clusters, first = distinct_texts(data, *block.arrays("cluster")[:, rows])
+        right = np.array([self._is_own(block, row) for row in rows[first].tolist()])[clusters]
+        spans = _spans(*block.arrays("path_id")[:, rows])
+        paths = [data[begin:end] for begin, end in spans]
+        if not right.all() or paths != [keys[row] for row in rows.tolist()]:
+            named = [path == keys[row] for path, row in zip(paths, rows.tolist(), strict=True)]
+            rows = rows[right & named]
+        if not len(rows):
+            return None, rows
+        counts = np.diff(block.item_ends, prepend=0)[rows]
+        filled = np.arange(counts.max()) < counts[:, None]
+        items = ((block.item_ends[rows] - counts)[:, None] + np.arange(filled.shape[1]))[filled]
+        hops = np.full(filled.shape, NO_HOP, np.int32)
+        rtts_ns = np.full(filled.shape, NULL, np.int64)
+        rtts_ns[filled] = block.items[block.item_wanted["rtt_ns"].column, items]
+        at = block.item_wanted["address"].column
+        hops[filled], addresses = _names(data, *block.items[at : at + 2, items])
+        flow_ends = np.concatenate([block.arrays("src")[:, rows], block.arrays("dst")[:, rows]], 1)
+        numbers, ends = _names(data, *flow_ends)
+        src, dst = numbers[: len(rows)], numbers[len(rows) :]
+        name, flow = ends.__getitem__, columns[block.wanted["flow"].column, rows]
+        nothing = np.zeros(len(rows), np.int64)
+        batch = TraceBatch(
+            keys=list(
+                zip(map(name, src.tolist()), map(name, dst.tolist()), flow.tolist(), strict=True)
+            ),
+            ends=ends,
+            src=src,
+            dst=dst,
+            at_ns=nothing,
+            partition=nothing,
+            offset=nothing,
+            traced_ns=block.numbers("traced_at")[rows] * US_NS,
+            discovery=block.numbers("cause")[rows] == DISCOVERY,
+            addresses=addresses,
+            hops=hops,
+            rtts_ns=rtts_ns,
+        )
+        return batch, rows
+
+    def _is_own(self, block: RecordColumns, row: int) -> bool:
+        begin, length = block.arrays("cluster")[:, row].tolist()
+        return block.data[begin : begin + length] == self._cluster.encode()
 
     def _traces(self, keys: Sequence[bytes], block: RecordColumns) -> list[FlowTrace | None]:
         """Return the traces of a block; None of another cluster, or under another key."""
@@ -89,6 +190,42 @@ class TraceReader:
                 found.append(FlowTrace((shared(src), shared(dst), flow), discovery, trace))
             begin = end
         return found
+
+
+def _whole(block: RecordColumns) -> Bools:
+    """Return which traces are complete, in order, not too long, and answered by each hop."""
+    ends = block.item_ends
+    counts = np.diff(ends, prepend=0)
+    found: Bools = _plain(block) & (block.numbers("complete") != 0)
+    found &= (counts > 0) & (counts <= MAX_WHOLE)
+    silent = block.items[block.item_wanted["address"].column] == NULL
+    found[np.repeat(np.arange(len(ends)), counts)[silent]] = False
+    return found
+
+
+def _part(block: RecordColumns, rows: Bools) -> RecordColumns:
+    """Return some of the traces of a block."""
+    if rows.all():
+        return block
+    counts = np.diff(block.item_ends, prepend=0)
+    return replace(
+        block,
+        columns=block.columns[:, rows],
+        items=block.items[:, np.repeat(rows, counts)],
+        item_ends=np.cumsum(counts[rows]),
+    )
+
+
+def _spans(begins: Int64s, lengths: Int64s) -> list[tuple[int, int]]:
+    """Return where texts begin and end."""
+    return list(zip(begins.tolist(), (begins + lengths).tolist(), strict=True))
+
+
+def _names(data: bytes, begins: Int64s, lengths: Int64s) -> tuple[Int32s, list[str]]:
+    """Return texts of ASCII as numbers, and by number each of the texts."""
+    numbers, first = distinct_texts(data, begins, lengths)
+    spans = _spans(begins[first], lengths[first])
+    return numbers, [shared(data[begin:end].decode("ascii")) for begin, end in spans]
 
 
 def _plain(block: RecordColumns) -> Bools:

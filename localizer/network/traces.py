@@ -4,11 +4,15 @@ Also the times of the latest traces per 5-tuple, for as long as traces count as 
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from localizer.network.routes import KnownPath
 from localizer.network.topology import Basis
+from schemas.columns.arrays import Int64s
 from schemas.enums import TraceCause
 from schemas.ids import FlowId
 from schemas.process.names import shared
@@ -162,6 +166,21 @@ class TraceTimes:
             self._traced_in[before_ns // SECOND_NS].discard(key)
         self._traced_ns[key] = traced_ns
         self._traced_in[traced_ns // SECOND_NS].add(key)
+        self._forget_old(traced_ns)
+
+    def record_traces(self, keys: Sequence[FlowId], traced_ns: Int64s) -> None:
+        """Do the same for many 5-tuples that were not traced before."""
+        if not keys:
+            return
+        self._traced_ns.update(zip(keys, traced_ns.tolist(), strict=True))
+        seconds = traced_ns // SECOND_NS
+        for second in np.unique(seconds).tolist():
+            rows = np.flatnonzero(seconds == second)
+            mine = keys if len(rows) == len(keys) else [keys[row] for row in rows.tolist()]
+            self._traced_in[second].update(mine)
+        self._forget_old(int(traced_ns.max()))
+
+    def _forget_old(self, traced_ns: int) -> None:
         self._newest_ns = max(self._newest_ns, traced_ns)
         oldest = (self._newest_ns - EVIDENCE_NS) // SECOND_NS
         while self._oldest_s < oldest:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Int64s
-from schemas.columns.compiled import compiled, inlined, load_word
+from schemas.columns.compiled import compiled, inlined
+from schemas.columns.texts import GOLDEN, mixed
 from schemas.columns.wire import same_bytes
 from streams.columns.table import grown
 
@@ -20,8 +21,6 @@ NONE: Final = -1
 GONE: Final = -2
 # Bytes behind the end of what is read by words, so that no word reaches beyond the array.
 PAD_BYTES: Final = 16
-# 2**64 divided by the golden ratio: a multiplication spreads a word's bits over the upper ones.
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class NameArrays(NamedTuple):
@@ -63,22 +62,6 @@ class FlowArrays(NamedTuple):
 
 
 @compiled
-def mixed(data: NDArray[np.uint8], at: int, length: int, seed: np.uint64) -> np.uint64:
-    """Return a hash of bytes of a padded array."""
-    result = (seed ^ np.uint64(length)) * _GOLDEN
-    place = 0
-    while place < length:
-        word = load_word(data, at + place)
-        left = length - place
-        if left < 8:
-            word <<= np.uint64(8 * (8 - left))
-        result = (result ^ word) * _GOLDEN
-        result ^= result >> np.uint64(32)
-        place += 8
-    return result
-
-
-@compiled
 def find_name(names: NameArrays, data: NDArray[np.uint8], at: int, length: int) -> int:
     """Return the number of a name, NONE where it is not known."""
     mask = len(names.slots) - 1
@@ -109,7 +92,7 @@ def flow_slot(
     data: NDArray[np.uint8], at: int, length: int, agent: int, seed: np.uint64, mask: int
 ) -> int:
     """Return where the search for a 5-tuple begins."""
-    mark = mixed(data, at, length, seed ^ np.uint64(agent) * _GOLDEN)
+    mark = mixed(data, at, length, seed ^ np.uint64(agent) * GOLDEN)
     return int(np.int64(mark >> np.uint64(16))) & mask
 
 

@@ -11,6 +11,7 @@ from localizer.core import Core
 from localizer.facts.inputs import Event
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
+from tests.unit.localizer.batched import feed_batched
 from tests.unit.localizer.simlab import CLUSTER, START, SimLab, events
 
 CONFIG = CoreConfig(cluster=CLUSTER)
@@ -65,6 +66,27 @@ def test_the_order_of_feeding_changes_nothing(chance: random.Random) -> None:
     for event in mixed:
         core.feed(event)
     assert core.advance(end) == list(expected)
+
+
+@settings(max_examples=8)
+@given(st.lists(st.integers(0, 22 * 10**3), max_size=12), st.randoms(use_true_random=False))
+def test_traces_in_batches_change_nothing(stops_ms: list[int], chance: random.Random) -> None:
+    """However whole traces are put into batches, and in whatever order they are fed."""
+    found, end, expected = history()
+    core = Core(CONFIG)
+    waiting = sorted(found, key=lambda event: event.at_ns, reverse=True)
+    said: list[FaultEvent] = []
+    for stop in [*sorted(START + ms * 10**6 for ms in stops_ms), end]:
+        due: list[Event] = []
+        while waiting and waiting[-1].at_ns <= stop:
+            due.append(waiting.pop())
+        chance.shuffle(due)
+        while due:
+            count = chance.randint(1, 400)
+            feed_batched(core, due[-count:])
+            del due[-count:]
+        said += core.advance(stop)
+    assert said == list(expected)
 
 
 @settings(max_examples=8)

@@ -13,10 +13,11 @@ from localizer.network.flow_index import NOTHING, FlowIndex
 from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
-from schemas.enums import ComponentKind
+from schemas.enums import ComponentKind, TraceCause
 from schemas.ids import FlowId
 from schemas.records import Component
 from schemas.units import SECOND_NS
+from tests.unit.localizer.batched import batch_of
 from tests.unit.localizer.made import component, endpoint, link, pinglist, small_fabric, trace
 
 ENDS = ("e0", "e1", "e2", "e3")
@@ -24,6 +25,18 @@ AGENTS = ("a0", "a1", "a2")
 PAIRS = [(a, b) for a in ENDS for b in ENDS if a != b]
 # Complete and broken off, with gaps and addresses that come and go with ends.
 WAYS = ("l0 s0 l1 T", "l0 s1 l1 T", "l1 s0 l0 T", "l0 - l1 T", "v0 r0 l0 x l1 r1 T", "l0 T", "T")
+# Those of which rows of arrays may be kept, and some that look like them.
+WHOLE = (
+    "l0 s0 l1 T",
+    "l0 s1 l1 T",
+    "v0 l0 s0 l1 v1 T",
+    "l0 T",
+    "T",
+    "l0 x l1 T",
+    "l0 l0 l1 T",
+    "l1 s0 l0 T",
+    "h0 l0 T",
+)
 BROKEN = ("l0 s0 -", "l0 x -", "l0 s1 l1 T", "x")
 PARENTS = ("r0", "r1", "r2", "h0", "e0", None)
 ADDRESSES = ((), ("@x",), ("@s0",), ("@T",))
@@ -44,6 +57,10 @@ step = st.one_of(
               st.booleans()),
     st.tuples(st.just("broken"), st.sampled_from(PAIRS), st.integers(0, 1),
               st.sampled_from(BROKEN)),
+    st.tuples(st.just("batch"), st.lists(
+        st.tuples(st.sampled_from(PAIRS), st.integers(0, 1), st.sampled_from(WHOLE),
+                  st.booleans(), st.sampled_from(TraceCause)), min_size=1, max_size=8)),
+    st.tuples(st.just("forget"), st.sets(ends)),
     st.tuples(st.just("look")),
 )  # fmt: skip
 
@@ -52,9 +69,10 @@ SETUP: list[Step] = [
     *(("end", e, f"r{n % 3}", ()) for n, e in enumerate(ENDS)),
     *(("register", e, f"a{n % 3}") for n, e in enumerate(ENDS)),
     *(("list", a, [p for p in PAIRS if p[0] in ENDS[n::3]]) for n, a in enumerate(AGENTS)),
-    *(("trace", p, f, WAYS[(n + f) % 3], False) for n, p in enumerate(PAIRS) for f in (0, 1)),
+    ("batch", [(p, f, WHOLE[(n + f) % 2], False, TraceCause.DISCOVERY)
+               for n, p in enumerate(PAIRS) for f in (0, 1)]),
     ("look",),
-]
+]  # fmt: skip
 
 
 def fabric() -> Topology:
@@ -73,7 +91,8 @@ def fabric() -> Topology:
 class Kept:
     """Everything that follows the steps."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, batched: bool) -> None:
+        self._batched = batched
         self.topology = fabric()
         self.roster, self.paths = Roster(), PathBook(self.topology)
         self.cache = IndexCache(self.roster, self.paths, self.topology)
@@ -81,6 +100,28 @@ class Kept:
 
     def take(self, number: int, step: Step) -> None:
         """Do a step, but do not look."""
+        match step:
+            case "register", who, agent:
+                self.roster.set_endpoint(who, endpoint(who, agent) if agent else None)
+            case "list", agent, pairs:
+                made = pinglist(agent, pairs, flows=2, version=number)
+                self.roster.set_pinglist(agent, made if pairs else None)
+            case "trace", pair, flow, way, late:
+                at = (1_000 - number if late else 1_000 + number) * SECOND_NS
+                hops = way.replace("T", pair[1])
+                self.paths.add_trace(trace(hops, at=at, flow=flow, ends=pair))
+            case "batch", traces:
+                self._take_batch(number, traces)
+            case "forget", gone:
+                self.paths.forget_ends(gone)
+            case "broken", pair, flow, way:
+                at, hops = (1_000 + number) * SECOND_NS, way.replace("T", pair[1])
+                self.paths.add_trace(trace(hops, at=at, flow=flow, ends=pair, complete=False))
+            case _:
+                self._take_component(step)
+
+    def _take_component(self, step: Step) -> None:
+        """Change the topology, or nothing."""
         match step:
             case "end", who, parent, more:
                 self.topology.set_component(
@@ -96,22 +137,31 @@ class Kept:
                     self.topology.set_component(self._parts[what])
                 else:
                     self.topology.remove_component(what)
-            case "register", who, agent:
-                self.roster.set_endpoint(who, endpoint(who, agent) if agent else None)
-            case "list", agent, pairs:
-                made = pinglist(agent, pairs, flows=2, version=number)
-                self.roster.set_pinglist(agent, made if pairs else None)
-            case "trace", pair, flow, way, late:
-                at = (1_000 - number if late else 1_000 + number) * SECOND_NS
-                hops = way.replace("T", pair[1])
-                self.paths.add_trace(trace(hops, at=at, flow=flow, ends=pair))
-            case "broken", pair, flow, way:
-                at, hops = (1_000 + number) * SECOND_NS, way.replace("T", pair[1])
-                self.paths.add_trace(trace(hops, at=at, flow=flow, ends=pair, complete=False))
+
+    def _take_batch(self, number: int, traces: list[Any]) -> None:
+        """Add whole traces, as one batch or one by one."""
+        made = [
+            trace(
+                way.replace("T", pair[1]),
+                flow=flow,
+                ends=pair,
+                cause=cause,
+                at=(1_000 - number if late else 1_000 + number) * SECOND_NS + place,
+            )
+            for place, (pair, flow, way, late, cause) in enumerate(traces)
+        ]
+        if self._batched:
+            self.paths.add_batch(batch_of(made), number)
+            return
+        for one in made:
+            self.paths.add_trace(one, number)
 
     def look(self) -> dict[str, Any]:
         """Return all that decisions are made of."""
-        index, replies = self.cache.refresh(), self.cache.replies()
+        self.cache.refresh()
+        replies = self.cache.replies()
+        # Not that of the refresh, if most numbers were of what had left.
+        index = replies._index
         keys = [(*pair, flow) for pair in PAIRS for flow in (0, 1)]
         crossed = [name for name in index.components if index.count(name)]
         return {
@@ -128,6 +178,8 @@ class Kept:
             "paths": {key: self.paths.path(key) for key in keys},
             "before": {key: self.paths.path(key, 1_000 * SECOND_NS) for key in keys},
             "probes": {key: self.paths.hop_probes(key, 0, 1_001 * SECOND_NS) for key in keys},
+            "unknown": self.paths.unknown_addresses,
+            "traced": {key: self.paths.traced_ns(key) for key in keys},
             "account": {key: self.paths.findings_since(key, 1_001 * SECOND_NS) for key in keys},
         }  # fmt: skip
 
@@ -160,12 +212,14 @@ def alike(index: FlowIndex, replies: ReplyWays) -> dict[str, set[str]]:
 def test_what_is_kept_up_is_what_is_made_anew(more: list[Step], first: int) -> None:
     """Rows, crossings, paths, single hops and ways of replies, looked at in between or at the end.
 
+    Traces come one by one or many at once, of which rows of arrays are kept.
     With endpoints numbered anew whenever some left, or never.
     """
     steps = [*SETUP, *more]
     before, index_cache.SPARE_NUMBERS = index_cache.SPARE_NUMBERS, first  # type: ignore[misc]
+    least, index_cache.LEAST = index_cache.LEAST, 1  # type: ignore[misc]
     try:
-        kept = Kept()
+        kept = Kept(batched=True)
         for number, one in enumerate(steps):
             kept.take(number, one)
             if one == ("look",):
@@ -175,11 +229,12 @@ def test_what_is_kept_up_is_what_is_made_anew(more: list[Step], first: int) -> N
             assert kept.cache.refresh().row_of(key, kept.paths.path(key).components) == place
     finally:
         index_cache.SPARE_NUMBERS = before  # type: ignore[misc]
+        index_cache.LEAST = least  # type: ignore[misc]
 
 
 def anew(steps: list[Step]) -> dict[str, Any]:
-    """Return what is seen by who looks for the first time after all steps."""
-    made = Kept()
+    """Return what is seen by who looks for the first time after all steps, one by one."""
+    made = Kept(batched=False)
     for number, one in enumerate(steps):
         made.take(number, one)
     return made.look()

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain
 from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
@@ -41,8 +40,8 @@ FULL: Final = 521
 STORM: Final = 391
 # 1,920, 4,992, 9,984, 29,952 and 100,032 links.
 SIZES: Final = (10, 26, 52, 156, FULL)
-# Records consumed before time goes on: the log of the setup is never whole in memory.
-CHUNK: Final = 50_000
+# First traces consumed before time goes on: they are never all in memory.
+CHUNK: Final = 20_000
 # Agents are heard for so long before anything happens.
 CALM_S: Final = 3
 # The last sort of fault is claimed half a minute after it began.
@@ -161,12 +160,15 @@ def _quiet(
 def set_up(core: Core, world: World, numbered: Numbered) -> int:
     """Feed what the cluster is and all first traces; return the time when all is in."""
     now_ns = BEGIN_NS
-    first = (world.trace(flow, BEGIN_NS) for flow in range(world.paths))
-    for count, rec in enumerate(chain(world.setup(BEGIN_NS), first), 1):
+    for rec in world.setup(BEGIN_NS):
         core.feed(numbered.event(rec))
-        if count % CHUNK == 0:
-            now_ns += GRID_NS
-            core.advance(now_ns)
+    now_ns += GRID_NS
+    core.advance(now_ns)
+    for begin in range(0, world.paths, CHUNK):
+        flows = range(begin, min(begin + CHUNK, world.paths))
+        core.feed_batch(world.first_traces(flows, BEGIN_NS))
+        now_ns += GRID_NS
+        core.advance(now_ns)
     # Heartbeats begin with a whole second.
     now_ns += SECOND_NS - now_ns % SECOND_NS
     core.advance(now_ns)

@@ -9,7 +9,7 @@ records is not. Kafka's client is not part of it, nor are the verdicts of the st
 import os
 import time
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import compress, islice
 from typing import Final
 
 import numpy as np
@@ -19,7 +19,7 @@ from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.edge.reader import BATCH
 from localizer.merge import Merge
-from localizer.network.trace_reader import TraceReader
+from localizer.network.trace_reader import Places, TraceReader
 from ops.bench.rig import process_cost
 from ops.bench.rig.growth import call_alone
 from ops.bench.rig.report import Figure, Parts, Say, figure
@@ -82,7 +82,12 @@ class Intake:
         found: list[object]
         if poll[0].topic == topics.PATH_TRACE.name:
             keys = [rec.key.encode() for rec in poll]
-            found = list(self._traces.read(keys, raw, np.full(len(raw), self._now_ns)))
+            now_ns = np.full(len(raw), self._now_ns)
+            places = Places(now_ns, np.zeros_like(now_ns), self._offset + np.arange(len(raw)))
+            batch, taken, kept = self._traces.read_batch(keys, raw, now_ns, places)
+            if batch is not None:
+                self.core.feed_batch(batch)
+            poll, found = list(compress(poll, (~taken).tolist())), list(kept)
         else:
             found = [
                 self._codec.decode(topics.BY_NAME[rec.topic], value, arrival_ns=self._now_ns)

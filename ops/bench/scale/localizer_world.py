@@ -17,8 +17,11 @@ from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import NOWHERE, Fabric, FabricShape, address
 from arena.world.topology import agent_id, endpoint_id, host_id
 from localizer.facts.inputs import Event
+from localizer.network.trace_batches import NO_HOP, TraceBatch
+from localizer.network.traces import flow_trace_of
 from schemas import topics
 from schemas.columns.arrays import Int64s
+from schemas.columns.interpreter import NULL
 from schemas.enums import AgentState, TraceCause
 from schemas.ids import path_id
 from schemas.records import Heartbeat, PathTrace, TraceHop
@@ -170,6 +173,32 @@ class World:
             complete=whole, incomplete_reason=None if whole else "no answer", hops=tuple(hops),
         )  # fmt: skip
         return Rec(at_ns, topics.PATH_TRACE.name, trace.path_id, trace)
+
+    def first_traces(self, flows: range, at_ns: int) -> TraceBatch:
+        """Return the whole traces of some 5-tuples as the service reads them of a poll."""
+        kept = [flow_trace_of(self.trace(flow, at_ns).record) for flow in flows]
+        ends: dict[str, int] = {}
+        addresses: dict[str, int] = {}
+        width = max(len(one.trace.addresses) for one in kept)
+        hops = np.full((len(kept), width), NO_HOP, np.int32)
+        rtts_ns = np.full((len(kept), width), NULL, np.int64)
+        for row, one in enumerate(kept):
+            count = len(one.trace.addresses)
+            hops[row, :count] = [
+                addresses.setdefault(str(address), len(addresses))
+                for address in one.trace.addresses
+            ]
+            rtts_ns[row, :count] = [NULL if rtt_ns is None else rtt_ns
+                                    for rtt_ns in one.trace.rtts_ns]  # fmt: skip
+        src = [ends.setdefault(one.key[0], len(ends)) for one in kept]
+        dst = [ends.setdefault(one.key[1], len(ends)) for one in kept]
+        return TraceBatch(
+            keys=[one.key for one in kept], ends=list(ends), src=np.array(src, np.int32),
+            dst=np.array(dst, np.int32), at_ns=np.full(len(kept), at_ns),
+            partition=np.zeros(len(kept), np.int64), offset=np.array(flows, np.int64),
+            traced_ns=np.full(len(kept), at_ns), discovery=np.ones(len(kept), np.bool_),
+            addresses=list(addresses), hops=hops, rtts_ns=rtts_ns,
+        )  # fmt: skip
 
     def heartbeats(self, second: int, begin_ns: int, dead: frozenset[int]) -> Iterator[Rec]:
         """Yield the heartbeats of a second, one of every host that is not dead."""

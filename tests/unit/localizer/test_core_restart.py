@@ -14,6 +14,7 @@ from localizer.inference.search import Explanation, Problem
 from localizer.verdict import lifecycle
 from schemas.records import FaultEvent
 from schemas.units import MS_NS, SECOND_NS, us_to_ns
+from tests.unit.localizer.batched import feed_polls
 from tests.unit.localizer.simlab import CLUSTER, Record, SimLab, events
 
 LINK = "link:leaf:p0-0--spine:0"
@@ -61,9 +62,7 @@ def restarted(log: list[Record], published: list[FaultEvent], decided: int) -> C
     core = Core(CONFIG, published, begin_ns=decided - LOOKBACK, decided_ns=decided)
     recent = (decided - LOOKBACK) // 10**6
     kept = [r for r in log if r.topic in STATE or r.timestamp_ms >= recent]
-    for event, _ in events(kept):
-        if event is not None:
-            core.feed(event)
+    feed_polls(core, [event for event, _ in events(kept) if event is not None])
     return core
 
 
@@ -86,10 +85,10 @@ def test_one_that_follows_takes_over_at_any_moment(share: float) -> None:
     """A standby is told each second what was decided and published; then it decides by itself."""
     lab = incident()
     leader, standby = Core(CONFIG), Core(CONFIG)
-    for event, _ in events(lab.log):
-        if event is not None:
-            leader.feed(event)
-            standby.feed(event)
+    found = [event for event, _ in events(lab.log) if event is not None]
+    for event in found:
+        leader.feed(event)
+    feed_polls(standby, found)
     begin_ns = lab.log[0].timestamp_ms * MS_NS
     handover_ns = begin_ns + round(share * (lab.now - begin_ns))
     said: list[FaultEvent] = []

@@ -6,10 +6,11 @@ from typing import cast
 import pytest
 from confluent_kafka import Message
 
-from localizer.edge.batches import LEAST, MANY, collective_reader, network_reader
+from localizer.edge.batches import LEAST, MANY, NetworkReader, collective_reader
 from localizer.network.traces import flow_trace_of
 from schemas.codec import Codec
-from schemas.topics import COLLECTIVE_FLOW, PATH_TRACE, Topic
+from schemas.topics import COLLECTIVE_FLOW, HEARTBEAT, PATH_TRACE, Topic
+from schemas.units import MS_NS
 from tests.unit.schemas.valid import ARRIVAL_NS, CLUSTER, valid_datum
 
 CODEC = Codec()
@@ -21,6 +22,7 @@ class Received:
 
     own_key: str
     raw: bytes | None
+    place: int = 0
 
     def key(self) -> str:
         """Return the key."""
@@ -29,6 +31,14 @@ class Received:
     def value(self) -> bytes | None:
         """Return the value."""
         return self.raw
+
+    def partition(self) -> int:
+        """Return the partition."""
+        return 3
+
+    def offset(self) -> int:
+        """Return the place in it."""
+        return self.place
 
     def timestamp(self) -> tuple[int, int]:
         """Return the time of arrival."""
@@ -46,10 +56,37 @@ def test_what_is_read_together_is_what_is_decoded_alone(topic: Topic) -> None:
         (topic, cast(Message, Received(key, raw))) for raw in [value, None, b"x", *[value] * LEAST]
     ]
     of_jobs = topic is COLLECTIVE_FLOW
-    reader = collective_reader(CODEC) if of_jobs else network_reader(CODEC, CLUSTER)
+    reader = collective_reader(CODEC) if of_jobs else NetworkReader(CODEC, CLUSTER)
     read = reader.read(poll)
     record = CODEC.decode(topic, value, arrival_ns=ARRIVAL_NS)
     kept = flow_trace_of(record) if topic is PATH_TRACE else record
     found = [read[id(message)] for _, message in poll]
     assert found == [kept, None, None, *[kept] * LEAST]
     assert reader.read(poll[: LEAST - 1]) == {}
+
+
+def test_whole_traces_are_taken_out_of_a_poll() -> None:
+    """The others stay in order: of other topics, tombstones, garbage, and traces that broke off."""
+    hop = {"ttl": 1, "address": "10.0.0.1", "rtt_ns": 5}
+    whole = valid_datum(PATH_TRACE.name) | {"complete": True, "hops": [hop]}
+    broken = whole | {"complete": False}
+    key = str(whole["path_id"])
+    values = [CODEC.encode_datum(PATH_TRACE, datum) for datum in (whole, broken)]
+    beat = valid_datum(HEARTBEAT.name)
+    raw = [values[0], None, values[1], b"x", *[values[0]] * LEAST]
+    poll = [(PATH_TRACE, cast(Message, Received(key, one, n))) for n, one in enumerate(raw)]
+    value = CODEC.encode_datum(HEARTBEAT, beat)
+    poll.insert(2, (HEARTBEAT, cast(Message, Received(str(beat["agent_id"]), value))))
+    batch, others, read = NetworkReader(CODEC, CLUSTER).read_whole(poll)
+    assert batch is not None
+    kept = flow_trace_of(CODEC.decode(PATH_TRACE, values[0], arrival_ns=ARRIVAL_NS))
+    assert list(batch.flow_traces(range(len(batch)))) == [kept] * (1 + LEAST)
+    assert batch.offset.tolist() == [0, *range(4, 4 + LEAST)]
+    assert set(batch.partition.tolist()) == {3}
+    assert set(batch.at_ns.tolist()) == {ARRIVAL_NS // MS_NS * MS_NS}
+    assert others == [poll[place] for place in (1, 2, 3, 4)]
+    found = [read.get(id(message)) for _, message in others]
+    broke_off = flow_trace_of(CODEC.decode(PATH_TRACE, values[1], arrival_ns=ARRIVAL_NS))
+    assert found == [None, None, broke_off, None]
+    few = NetworkReader(CODEC, CLUSTER).read_whole(poll[: LEAST - 1])
+    assert few == (None, poll[: LEAST - 1], {})

@@ -87,7 +87,7 @@ def test_what_was_asked_for_in_time_is_what_is_found_later() -> None:
         fabric.set_component(made)
     way = "r2 l2--r2 l2 l2--s1 s1 l1--s1 l1 l1--r1 r1"
     known.set_flow(("e2", "e1", 0), way.split(), "a", None)
-    ways.invalidate([("e2", "e1", 0)])
+    ways.invalidate({"e2", "e1"})
     ways.prepare()
     assert ways.shares("e2", "e1") == ReplyWays(fabric, known).shares("e2", "e1")
     assert ways.shares("e0", "e1") == ReplyWays(fabric, known).shares("e0", "e1")

@@ -1,0 +1,86 @@
+"""Texts in a padded byte array, for kernels: their hashes, and which of them are equal."""
+
+import secrets
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.columns.arrays import Int32s, Int64s
+from schemas.columns.compiled import compiled, load_word
+from schemas.columns.wire import same_bytes
+
+# 2**64 divided by the golden ratio: a multiplication spreads a word's bits over the upper ones.
+GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+# Another for each process, so that nobody can prepare texts that collide.
+_SEED: Final = np.uint64(secrets.randbits(64))
+_NONE: Final = -1
+
+
+@compiled
+def mixed(data: NDArray[np.uint8], at: int, length: int, seed: np.uint64) -> np.uint64:
+    """Return a hash of bytes of a padded array."""
+    result = (seed ^ np.uint64(length)) * GOLDEN
+    place = 0
+    while place < length:
+        word = load_word(data, at + place)
+        left = length - place
+        if left < 8:
+            word <<= np.uint64(8 * (8 - left))
+        result = (result ^ word) * GOLDEN
+        result ^= result >> np.uint64(32)
+        place += 8
+    return result
+
+
+def distinct_texts(data: bytes, starts: Int64s, lengths: Int64s) -> tuple[Int32s, Int64s]:
+    """Return numbers of texts, one for all that are equal.
+
+    Parameters
+    ----------
+    data
+        Padded, so that a word read at the last byte of a text is within it.
+    starts, lengths : (n,) int64
+        Where the texts are in it.
+
+    Returns
+    -------
+    numbers : (n,) int32
+        By text, from 0 in the order in which they first come.
+    first : (distinct,) int64
+        By number the first text that has it.
+    """
+    slots = np.full(1 << (2 * len(starts)).bit_length(), _NONE, np.int32)
+    numbers, first = np.zeros(len(starts), np.int32), np.zeros(len(starts), np.int64)
+    raw = np.frombuffer(data, np.uint8)
+    count = _number(raw, starts, lengths, _SEED, slots, numbers, first)
+    return numbers, first[:count]
+
+
+@compiled
+def _number(
+    data: NDArray[np.uint8],
+    starts: Int64s,
+    lengths: Int64s,
+    seed: np.uint64,
+    slots: Int32s,
+    numbers: Int32s,
+    first: Int64s,
+) -> int:
+    """Return how many texts differ; `slots` is an open hash table of their numbers."""
+    mask = len(slots) - 1
+    count = 0
+    for text in range(len(starts)):
+        at, length = starts[text], lengths[text]
+        slot = int(np.int64(mixed(data, at, length, seed) >> np.uint64(16))) & mask
+        while slots[slot] >= 0:
+            known = first[slots[slot]]
+            if lengths[known] == length and same_bytes(data, at, data, starts[known], length):
+                break
+            slot = (slot + 1) & mask
+        if slots[slot] < 0:
+            slots[slot] = count
+            first[count] = text
+            count += 1
+        numbers[text] = slots[slot]
+    return count

@@ -1,0 +1,73 @@
+"""Whole traces as the service takes them, in batches; the twins take them one by one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from localizer.core import Core
+from localizer.facts.inputs import Event
+from localizer.network.trace_batches import MAX_WHOLE, NO_HOP, TraceBatch
+from localizer.network.traces import key_of
+from schemas.columns.interpreter import NULL
+from schemas.enums import TraceCause
+from schemas.records import PathTrace
+from schemas.units import us_to_ns
+
+# When it takes effect, partition and offset.
+Place = tuple[int, int, int]
+
+
+def is_whole(trace: PathTrace) -> bool:
+    """Return whether a trace is one of those that may stand in a batch."""
+    ttls = [hop.ttl for hop in trace.hops if hop.address is not None]
+    return trace.complete and ttls == list(range(1, len(trace.hops) + 1)) and (
+        1 <= len(ttls) <= MAX_WHOLE
+    )  # fmt: skip
+
+
+def batch_of(traces: Sequence[PathTrace], places: Sequence[Place] | None = None) -> TraceBatch:
+    """Return whole traces as a batch."""
+    width = max(len(trace.hops) for trace in traces)
+    addresses: dict[str, int] = {}
+    ends: dict[str, int] = {}
+    hops = np.full((len(traces), width), NO_HOP, np.int32)
+    rtts_ns = np.full((len(traces), width), NULL, np.int64)
+    for row, trace in enumerate(traces):
+        for place, hop in enumerate(trace.hops):
+            hops[row, place] = addresses.setdefault(str(hop.address), len(addresses))
+            rtts_ns[row, place] = NULL if hop.rtt_ns is None else hop.rtt_ns
+    src = [ends.setdefault(trace.src, len(ends)) for trace in traces]
+    dst = [ends.setdefault(trace.dst, len(ends)) for trace in traces]
+    in_log = np.array(places or [(0, 0, n) for n in range(len(traces))], np.int64)
+    return TraceBatch(
+        keys=[key_of(trace.src, trace.dst, trace.flow) for trace in traces],
+        ends=list(ends),
+        src=np.array(src, np.int32),
+        dst=np.array(dst, np.int32),
+        at_ns=in_log[:, 0],
+        partition=in_log[:, 1],
+        offset=in_log[:, 2],
+        traced_ns=np.array([us_to_ns(trace.traced_at) for trace in traces], np.int64),
+        discovery=np.array([trace.cause is TraceCause.DISCOVERY for trace in traces]),
+        addresses=list(addresses),
+        hops=hops,
+        rtts_ns=rtts_ns,
+    )
+
+
+def feed_batched(core: Core, events: Sequence[Event]) -> None:
+    """Feed the events of a poll as the service does: whole traces after all others."""
+    whole = [e for e in events if isinstance(e.record, PathTrace) and is_whole(e.record)]
+    gone = set(map(id, whole))
+    for event in events:
+        if id(event) not in gone:
+            core.feed(event)
+    if whole:
+        places = [(event.at_ns, event.partition, event.offset) for event in whole]
+        core.feed_batch(batch_of([event.record for event in whole], places))
+
+
+def feed_polls(core: Core, events: Sequence[Event], size: int = 500) -> None:
+    """Feed events as polls of that size."""
+    for begin in range(0, len(events), size):
+        feed_batched(core, events[begin : begin + size])
