@@ -64,6 +64,7 @@ setup: compiled
 
 compiled: $(STAMP)
 	$(BIN)/python -m streams.warm
+	$(BIN)/python -m localizer.warm
 
 demo: setup
 	$(BIN)/skeletonhunter demo
