@@ -24,6 +24,8 @@ ROW: Final = {name: row for row, name in enumerate(_NAMES)}
 _NULLABLE: Final = {each.name for each in fields(BatchOperation) if each.default is None}
 _STATES: Final = tuple(CollectiveState)
 _CODES: Final = {state: code for code, state in enumerate(_STATES)}
+# An index of a batch has sixteen bits.
+INDEX_BITS: Final = 16
 # As kernels read the byte of a boolean.
 _BOOLEANS: Final = {None: NULL, False: 0, True: -1}
 # What `state` is of one that has ended.
@@ -141,6 +143,19 @@ class OperationColumns:
             np.concatenate([self.tables, later.tables]),
             later.communicators,
         )
+
+    def one_of_each_kind(self, places: Int64s | None = None) -> Iterable[int]:
+        """Return places at which there is each kind at least once, and few more.
+
+        `places`: of operations at these alone.
+        """
+        if places is None:
+            places = np.arange(len(self))
+        codes, signatures = self.column("communicator")[places], self.column("signature")[places]
+        # What names a kind depends on the tables; these are few objects.
+        tables = map(id, self.tables[places].tolist())
+        named = zip(tables, (codes << INDEX_BITS | signatures).tolist(), strict=True)
+        return dict(zip(named, places.tolist(), strict=True)).values()
 
     def kind(self, place: int) -> tuple[object, ...]:
         """Return of one its communicator, what it does, and the shapes of its inputs."""

@@ -37,8 +37,6 @@ from schemas.records import CollectiveOp
 # An iteration has some hundred operations of a rank.
 MOST_COLD: Final = 1_000
 LAUNCH_ROWS: Final = [ROW[n] for n in ("state", "launched_at", "completed_at")]
-# An index of a batch has sixteen bits.
-CODE_BITS: Final = 16
 # Of finished operations up to so many times as many are held as are to be kept.
 SLACK: Final = 1.25
 # Communicators whose names are kept of a rank, and orders in which it names them: it has a few of
@@ -234,12 +232,7 @@ class RankOperations:
         warm = new.finished
         if self._came <= MOST_COLD:
             places = np.flatnonzero(warm)
-            codes, signatures = (new.column(n)[places] for n in ("communicator", "signature"))
-            # One of each kind, as these operations name it.
-            once = dict(
-                zip((codes << CODE_BITS | signatures).tolist(), places.tolist(), strict=True)
-            )
-            if self._kinds.issuperset(map(new.kind, once.values())):
+            if self._kinds.issuperset(map(new.kind, new.one_of_each_kind(places))):
                 cold = 0 if self._warm else self._cold_until() - self._came
                 self._came += len(places)
                 self._warm |= self._came > self._cold_until()
@@ -332,7 +325,7 @@ class RankOperations:
 
     def kinds(self) -> int:
         """Return how many kinds of operations it has, by communicator, name and sizes."""
-        return len({self._rows.kind(place) for place in range(len(self._rows))})
+        return len({self._rows.kind(place) for place in self._rows.one_of_each_kind()})
 
     def latest_launch(self) -> int:
         """Return when it launched the last operation (µs by its clock); 0: not known."""
