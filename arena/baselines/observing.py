@@ -159,7 +159,7 @@ class Observer:
             ok=np.concatenate([none.astype(np.bool_), *(c.ok for c in columns)]),
             rtt_ns=np.concatenate([none, *(np.maximum(c.values[ROUND_TRIP], 0) for c in columns)]),
             components=tuple(
-                paths.path(key).components if paths.is_traced(key) else () for key in flows
+                paths.components(key) if paths.is_traced(key) else () for key in flows
             ),
             network=self._network,
             new_components=tuple(self._components),

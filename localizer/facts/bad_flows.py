@@ -162,9 +162,11 @@ class BadFlows:
 
     def _open(self, family: AnomalyFamily, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()
-        agent_of, path = sources.roster.agent_of, sources.paths.path
+        agent_of, components_of = sources.roster.agent_of, sources.paths.components
         before, cached = self._cached[family], dict[FlowId, CachedFlow]()
         self._cached[family] = cached
+        new = (key for key in sources.anomalies.flows_of(family) if key not in before)
+        sources.paths.look_up(new)
         for key, symptoms in sources.anomalies.by_family(family):
             responder = agent_of(key[1])
             kept = symptoms
@@ -176,7 +178,7 @@ class BadFlows:
             if not kept:
                 continue
             onset_ns = kept[0].onset_ns if len(kept) == 1 else min([s.onset_ns for s in kept])
-            crossed = path(key, onset_ns).components
+            crossed = components_of(key, onset_ns)
             known = before.get(key)
             if (
                 known is None
@@ -200,11 +202,10 @@ class BadFlows:
         sources, troubled = self._sources, self._sources.liveness.excusable()
         for key, symptom in sources.anomalies.brief_cuts():
             if self._counts(AnomalyFamily.LOSS, key, symptom, now_ns, troubled):
-                path = sources.paths.path(key, before_ns=symptom.onset_ns)
                 yield BadFlow(
                     key=key,
                     symptoms=(symptom,),
-                    components=path.components,
+                    components=sources.paths.components(key, symptom.onset_ns),
                     prober=symptom.agent_id,
                     responder=sources.roster.agent_of(key[1]),
                     open=False,

@@ -174,7 +174,7 @@ class HopRows:
             )
             traces = paths.basis_of(key, own_ns, latest)
             cut = loses and (flow is None or flow.cut)
-            joined = ports.up_among(paths.path(key).components) if cut else None
+            joined = ports.up_among(paths.components(key)) if cut else None
             basis = _Basis(
                 traces, onset_ns, prober, responder, passed_before, judges_target, joined
             )

@@ -145,7 +145,7 @@ class ResolvedFaults:
         """
         if not self._ended:
             return 0
-        ways = (*components, *self._paths.path(key).components, *self._replies.shares(*key[:2]))
+        ways = (*components, *self._paths.components(key), *self._replies.shares(*key[:2]))
         met = frozenset(ways)
         return max((at for at, blamed in self._ended if not met.isdisjoint(blamed)), default=0)
 
@@ -164,9 +164,8 @@ def flow_rows(
     """
     good = unlisted[0]
     width = len(good.counts)
-    places = np.array(
-        [-1 if f.passed_before else good.index.row_of(f.key, f.components) for f in bad]
-    )
+    places = good.index.rows_of([(f.key, f.components) for f in bad])
+    places[[row for row, f in enumerate(bad) if f.passed_before]] = -1
     group, chances = possible_groups(replies, bad, places, column, good.index)
     return Table(
         width,

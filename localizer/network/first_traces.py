@@ -16,7 +16,7 @@ from schemas.columns.interpreter import NULL
 ROWS: Final = 1_024
 # Addresses beside twice those that were in use when they were last numbered anew. Nearly all are of
 # endpoints, which come and go.
-SPARE_ADDRESSES: Final = 4_096
+SPARE_ADDRESSES: Final = 1_024
 # Number of nothing: pads what a path crosses.
 NOTHING: Final = 0
 

@@ -169,7 +169,8 @@ class FlowIndex:
         ]
         endpoints = np.array([self._endpoint(end) for end in ends.names], np.int32)
         rows = np.zeros((len(keys), CROSSED + crossed.shape[1]), np.int32)
-        rows[:, PROBER] = [number(self.probers, prober) for prober in probers]
+        known = self.probers
+        rows[:, PROBER] = [known.get(prober) or number(known, prober) for prober in probers]
         rows[:, RESPONDER] = np.array(answering, np.int32)[ends.dst]
         rows[:, CROSSED:] = crossed
         between = np.stack([endpoints[ends.src], endpoints[ends.dst]], axis=1)
@@ -254,12 +255,25 @@ class FlowIndex:
 
         If it was set with numbers, that they mean the same is enough.
         """
-        place = self.by_key.get(key, -1)
-        if place < 0:
-            return -1
-        if self._crossed[place] is None and self._names_of(place) == tuple(components):
-            self._crossed[place] = components
-        return place if self._crossed[place] is components else -1
+        return int(self.rows_of([(key, components)])[0])
+
+    def rows_of(self, flows: Sequence[tuple[FlowId, Iterable[str]]]) -> Int64s:
+        """Return `row_of` of many 5-tuples, (n,) int64."""
+        places = [self.by_key.get(key, -1) for key, _ in flows]
+        kept = self._crossed
+        unnamed = [n for n, place in enumerate(places) if place >= 0 and kept[place] is None]
+        if unnamed:
+            rows = self.rows[[places[n] for n in unnamed], CROSSED:].tolist()
+            for n, row in zip(unnamed, rows, strict=True):
+                if self._ids(row) == tuple(flows[n][1]):
+                    kept[places[n]] = flows[n][1]
+        return np.array(
+            [
+                place if place >= 0 and kept[place] is components else -1
+                for place, (_, components) in zip(places, flows, strict=True)
+            ],
+            np.int64,
+        )
 
     def crossed(self, key: FlowId) -> Iterable[str]:
         """Return what a 5-tuple crosses; empty if it has no row."""
@@ -267,10 +281,9 @@ class FlowIndex:
         if place is None:
             return ()
         known = self._crossed[place]
-        return self._names_of(place) if known is None else known
+        return self._ids(self.rows[place, CROSSED:].tolist()) if known is None else known
 
-    def _names_of(self, place: int) -> tuple[str, ...]:
-        numbers = self.rows[place, CROSSED:].tolist()
+    def _ids(self, numbers: list[int]) -> tuple[str, ...]:
         return tuple([self._names[one] for one in numbers if one != NOTHING])
 
     def key(self, place: int) -> FlowId:

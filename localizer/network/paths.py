@@ -8,7 +8,7 @@ it has a second one or is asked for.
 """
 
 from collections import OrderedDict
-from collections.abc import Container, Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Final
@@ -60,6 +60,8 @@ MAX_FLOWS: Final = 2_000_000
 MAX_STRANGERS: Final = 16_384
 
 
+# What a row crosses of which nobody has asked.
+NOT_ASKED: Final[tuple[int, tuple[str, ...]]] = (-1, ())
 # What `PathBook.hop_probes` derives its result from: the traces that count, those that may be a
 # baseline, and the topology.
 TraceBasis = tuple[tuple[Trace, ...], tuple[Trace, ...], tuple[Trace, ...], Basis] | None
@@ -96,6 +98,8 @@ class PathBook:
         self._flows: OrderedDict[FlowId, _Flow | int] = OrderedDict()
         self._first = FirstTraces()
         self._plain = PlainRoutes(topology)
+        # What rows cross that were asked for, and the version of the topology for which.
+        self._asked: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._strangers: set[FlowId] = set()
         # 5-tuples whose path may have changed since `pop_changes`.
         self._changed: dict[FlowId, None] = {}
@@ -180,7 +184,7 @@ class PathBook:
         rows = self._first.add_traces(batch, now_ns)
         self._first.set_crossed(np.array(rows, np.int64), crossed, self._topology.version)
         self._flows.update(zip(batch.keys, rows, strict=True))
-        self._changed.update(dict.fromkeys(batch.keys))
+        self._changed |= dict.fromkeys(batch.keys)
         self._times.record_traces(batch.keys, batch.traced_ns)
         return plain
 
@@ -211,7 +215,12 @@ class PathBook:
         """Compute what rows cross where the topology has changed; return which are plain paths."""
         stale = np.flatnonzero(self._first.version[rows] != self._topology.version)
         stale = np.array(
-            [n for n in stale.tolist() if not self._is_fresh(keys[n], int(rows[n]))], np.int64
+            [
+                n
+                for n in stale.tolist()
+                if not self._is_fresh(keys[n], int(self._first.version[rows[n]]))
+            ],
+            np.int64,
         )
         if len(stale):
             hops, addresses = self._first.hops_of(rows[stale])
@@ -222,11 +231,10 @@ class PathBook:
         found: Bools = self._first.crossed[rows, 0] != first_traces.NOTHING
         return found
 
-    def _is_fresh(self, key: FlowId, row: int) -> bool:
-        """Return whether what a row crosses is what it was computed to be."""
-        fabric, *ends = self._topology.basis(key[0], key[1])
-        version = self._first.version[row]
-        return bool(fabric <= version and all(0 < end <= version for end in ends))
+    def _is_fresh(self, key: FlowId, version: int) -> bool:
+        """Return whether what a plain path crosses is what it was in a version of the topology."""
+        fabric, src, dst = self._topology.basis(key[0], key[1])
+        return fabric <= version and 0 < src <= version and 0 < dst <= version
 
     def _flow(self, key: FlowId) -> _Flow | None:
         """Return what is known of a 5-tuple as objects, from now on."""
@@ -234,27 +242,37 @@ class PathBook:
         if not isinstance(flow, int):
             return flow
         trace, discovery = self._first.trace(flow)
-        if self._is_fresh(key, flow) and (path := self._plain_path(key, flow, trace)) is not None:
-            trace.path = self._topology.basis(key[0], key[1]), path
+        # Of others the path is computed when somebody asks: in a storm few are asked for.
+        trace.crossed = self._asked.get(flow)
         found = self._flows[key] = _Flow(
             seen_ns=int(self._first.seen_ns[flow]),
             complete=[trace],
             baseline=[trace] if discovery else [],
             recent=[trace],
         )
-        self._first.drop(flow)
+        self._drop_row(flow)
         return found
 
-    def _plain_path(self, key: FlowId, row: int, trace: Trace) -> KnownPath | None:
-        """Return the path of a row from what it crosses; None if that is not known."""
-        names, numbers = self._plain.names, self._first.crossed[row]
-        components = tuple([names[number] for number in numbers[numbers != 0].tolist()])
-        if not components:
+    def _row_components(self, key: FlowId, row: int) -> tuple[str, ...] | None:
+        """Return what the path of a row crosses; None if the row does not say."""
+        version = self._topology.version
+        known = self._asked.get(row)
+        if known is not None and known[0] == version:
+            return known[1]
+        if not self._is_fresh(key, int(self._first.version[row])):
             return None
-        # Of a plain path each hop forwards packets, and is crossed once.
-        nodes = [str(n) for n in self._topology.at_addresses(trace.addresses[:-1])]
-        lengths = [components.index(node) + 1 for node in nodes]
-        return KnownPath(components, (*nodes, key[1]), (*lengths, len(components)), whole=True)
+        names = self._plain.names
+        found = tuple([names[one] for one in self._first.crossed[row].tolist() if one])
+        if not found:
+            return None
+        if known is not None and known[1] == found:
+            found = known[1]
+        self._asked[row] = version, found
+        return found
+
+    def _drop_row(self, row: int) -> None:
+        self._first.drop(row)
+        self._asked.pop(row, None)
 
     def _add_complete(self, flow: _Flow, found: FlowTrace) -> KnownPath:
         """Add a complete trace to those of its 5-tuple; return its path."""
@@ -302,13 +320,14 @@ class PathBook:
         if len(self._untraced) > UNTRACED_LEAST + UNTRACED_EACH * len(self._flows):
             self._untraced = {}
         self._first.forget_addresses()
+        self._plain.forget_departed()
         memory.shrink_tables(self)
         memory.shrink_tables(self._times)
 
     def _forget_flow(self, key: FlowId) -> None:
         flow = self._flows.pop(key)
         if isinstance(flow, int):
-            self._first.drop(flow)
+            self._drop_row(flow)
         self._strangers.discard(key)
         self._times.forget_flow(key)
         self._changed[key] = None
@@ -353,6 +372,46 @@ class PathBook:
         last = next(answered, None)
         return None if last is None else self._topology.at_address(last)
 
+    def components(self, key: FlowId, before_ns: int | None = None) -> tuple[str, ...]:
+        """Return what the path of a 5-tuple crosses: the same object while nothing changes.
+
+        Parameters
+        ----------
+        before_ns
+            As for `path`.
+        """
+        flow = self._flows.get(key)
+        if isinstance(flow, int):
+            found = self._row_components(key, flow)
+            if found is not None:
+                return found
+        elif flow is not None and flow.complete:
+            trace = _chosen(flow, before_ns)
+            if trace.path is None and trace.crossed is not None:
+                version, found = trace.crossed
+                if version == self._topology.version or self._is_fresh(key, version):
+                    return found
+        return self.path(key, before_ns).components
+
+    def look_up(self, keys: Iterable[FlowId]) -> None:
+        """Prepare `components` of many 5-tuples, for less than one by one."""
+        version = self._topology.version
+        rows: dict[int, FlowId] = {}
+        for key in keys:
+            row = self._flows.get(key)
+            if isinstance(row, int) and self._asked.get(row, NOT_ASKED)[0] != version:
+                rows[row] = key
+        if not rows:
+            return
+        places = np.array(list(rows), np.int64)
+        self._bring_up_to_date(list(rows.values()), places)
+        names = self._plain.names
+        for row, numbers in zip(rows, self._first.crossed[places].tolist(), strict=True):
+            found = tuple([names[number] for number in numbers if number])
+            known = self._asked.get(row, NOT_ASKED)[1]
+            if found:
+                self._asked[row] = version, known if known == found else found
+
     def path(self, key: FlowId, before_ns: int | None = None) -> KnownPath:
         """Return the path of a 5-tuple.
 
@@ -365,10 +424,7 @@ class PathBook:
         flow = self._flow(key)
         if flow is None or not flow.complete:
             return self._by_topology(key[0], key[1])
-        chosen = flow.complete[-1]
-        if before_ns is not None and chosen.traced_ns >= before_ns:
-            chosen = next((t for t in reversed(flow.complete) if t.traced_ns < before_ns), chosen)
-        return self._resolved(key, chosen)
+        return self._resolved(key, _chosen(flow, before_ns))
 
     def hop_probes(
         self, key: FlowId, since_ns: int, healthy_ns: int, latest: int = EVIDENCE
@@ -508,9 +564,19 @@ class PathBook:
         topology = self._topology
         basis = topology.basis(key[0], key[1])
         if trace.path is None or trace.path[0] != basis:
-            path = traced(topology, key[0], key[1], trace.addresses, complete=trace.complete)
-            trace.path = basis, path
+            if trace.crossed is not None and self._is_fresh(key, trace.crossed[0]):
+                path = self._plain_path(key, trace, trace.crossed[1])
+            else:
+                path = traced(topology, key[0], key[1], trace.addresses, complete=trace.complete)
+            trace.path, trace.crossed = (basis, path), None
         return trace.path[1]
+
+    def _plain_path(self, key: FlowId, trace: Trace, components: tuple[str, ...]) -> KnownPath:
+        """Return the plain path of a whole trace that crosses these components."""
+        # Each hop forwards packets, and is crossed once.
+        nodes = [str(node) for node in self._topology.at_addresses(trace.addresses[:-1])]
+        lengths = [components.index(node) + 1 for node in nodes]
+        return KnownPath(components, (*nodes, key[1]), (*lengths, len(components)), whole=True)
 
     def _by_topology(self, src: str, dst: str) -> KnownPath:
         basis = self._topology.basis(src, dst)
@@ -522,3 +588,11 @@ class PathBook:
         path = derived(self._topology, src, dst)
         self._untraced[src, dst] = (basis, path)
         return path
+
+
+def _chosen(flow: _Flow, before_ns: int | None) -> Trace:
+    """Return the newest complete trace, of several the newest from before a time."""
+    chosen = flow.complete[-1]
+    if before_ns is not None and chosen.traced_ns >= before_ns:
+        return next((t for t in reversed(flow.complete) if t.traced_ns < before_ns), chosen)
+    return chosen

@@ -19,8 +19,6 @@ from schemas.ids import FlowId
 WORD: Final = 32
 # Pairs of components remembered. A fabric has a few for each cable; traces may claim any.
 MAX_PAIRS: Final = 1_000_000
-# Endpoints remembered beside twice the components: those that left go when there are so many.
-SPARE_ENDS: Final = 1_024
 
 
 class Ends(NamedTuple):
@@ -73,7 +71,7 @@ class PlainRoutes:
         self._numbers: dict[str, int] = {}
         # By address the component that forwards packets there, NOTHING if there is none.
         self._nodes: dict[str, int] = {}
-        # Of endpoints, which may have left.
+        # Of endpoints; those that left or moved go at the next sweep.
         self._ends: dict[str, _Held] = {}
         # By two components that follow each other the cable between them, NOTHING if none is.
         self._links: dict[int, int] = {}
@@ -84,6 +82,13 @@ class PlainRoutes:
             return False
         self._forget()
         return True
+
+    def forget_departed(self) -> None:
+        """Forget the endpoints that left or moved."""
+        version_of = self._topology.end_version
+        gone = [end for end, held in self._ends.items() if version_of(end) != held.version]
+        for end in gone:
+            del self._ends[end]
 
     def crossed(self, ends: Ends, hops: Int32s, addresses: Sequence[str]) -> tuple[Int32s, Bools]:
         """Return what the paths of whole traces cross.
@@ -142,8 +147,6 @@ class PlainRoutes:
         found = self._topology.holders(end) if version else None
         if found is None or found.rnic is None:
             return NOT_HELD
-        if len(self._ends) >= SPARE_ENDS + 2 * len(self._topology):
-            self._ends.clear()
         number = self._number
         parts, others = ([number(part) for part in of] for of in (found.parts, found.others))
         known = self._ends[end] = _Held(version, parts, others, number(found.rnic))

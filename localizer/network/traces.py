@@ -5,7 +5,7 @@ Also the times of the latest traces per 5-tuple, for as long as traces count as 
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -81,6 +81,9 @@ class Trace:
     # Cached results with the versions that they depend on.
     path: tuple[Basis, KnownPath] | None = None
     probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
+    # What its plain path crosses, and for which version of the topology: of one that was kept as a
+    # row (`localizer.network.first_traces`), until its path is asked for.
+    crossed: tuple[int, tuple[str, ...]] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,7 +315,7 @@ class Decider:
             return frozenset()
         found = set()
         for key, symptoms in self._sources.anomalies.by_family(AnomalyFamily.LATENCY):
-            crossed = self._sources.paths.path(key).components
+            crossed = self._sources.paths.components(key)
             ended_ns = max((until_ns[c] for c in crossed if c in until_ns), default=0)
             after = now_ns - ended_ns < self._config.aftermath_ns and all(
                 s.onset_ns <= ended_ns + AFTERMATH_SLACK_NS for s in symptoms
@@ -347,8 +347,8 @@ class Decider:
     ) -> frozenset[FlowId]:
         if group in HOST_GROUPS:
             return frozenset()
-        path = self._sources.paths.path
-        return frozenset(k for k in keys if not components.isdisjoint(path(k).components))
+        crossed = self._sources.paths.components
+        return frozenset(k for k in keys if not components.isdisjoint(crossed(k)))
 
     def _bad_keys(self, family: AnomalyFamily, now_ns: int) -> frozenset[FlowId]:
         agent_of, troubled = self._sources.roster.agent_of, self._sources.liveness.excusable()

@@ -193,12 +193,12 @@ class Leaks:
         leak once more. What crosses a leak that goes on is that leak's: a fault that is over may
         have lost some of its replies, but ends no other.
         """
-        strays, path = self._sources.strays, self._sources.paths.path
+        strays, components_of = self._sources.strays, self._sources.paths.components
         until_ns: dict[FlowId, int] = {}
         for loss in strays.losses():
             if loss.key not in until_ns:
                 leaking = bool(self._leaks) and not self._leaks.keys().isdisjoint(
-                    path(loss.key).components
+                    components_of(loss.key)
                 )
                 until_ns[loss.key] = 0 if leaking else resolved.until_ns(loss.key)
             if loss.lost_ns <= until_ns[loss.key]:
@@ -253,9 +253,9 @@ class Leaks:
                 for agent in (loss.agent_id, responder)
             ):
                 continue
-            path = sources.paths.path(loss.key, before_ns=loss.lost_ns)
+            crossed = sources.paths.components(loss.key, loss.lost_ns)
             hosts = self._host(loss.agent_id), self._host(responder)
-            found.append(_Crossing(loss, tuple(path.components), hosts))
+            found.append(_Crossing(loss, crossed, hosts))
         return found
 
     def _at_host(self, index: FlowIndex, host: str) -> int:

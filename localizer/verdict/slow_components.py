@@ -83,6 +83,6 @@ def late_now(
     for key, symptoms in board.by_family(AnomalyFamily.LATENCY):
         if key in lossy or symptoms[0].is_probers or left(key[0]) or left(key[1]):
             continue
-        path = sources.paths.path(key, symptoms[0].onset_ns)
-        found[key] = symptoms[0], tuple(path.components)
+        crossed = sources.paths.components(key, symptoms[0].onset_ns)
+        found[key] = symptoms[0], crossed
     return found

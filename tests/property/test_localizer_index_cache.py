@@ -164,7 +164,14 @@ class Kept:
         index = replies._index
         keys = [(*pair, flow) for pair in PAIRS for flow in (0, 1)]
         crossed = [name for name in index.components if index.count(name)]
+        self.paths.look_up(keys[::2])
+        crossed_by = {key: self.paths.components(key, 1_000 * SECOND_NS) for key in keys}
+        assert all(
+            self.paths.components(key, 1_000 * SECOND_NS) is c for key, c in crossed_by.items()
+        )
         return {
+            # First, while paths are still rows of arrays.
+            "components": crossed_by,
             "rows": rows(index),
             "crossing": {name: index.count(name) for name in crossed},
             "through": {name: through(index, name) for name in crossed},

@@ -17,6 +17,7 @@ from typing import Final
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.facts.inputs import Event
+from localizer.inference import search
 from ops.bench.rig import process_cost
 from ops.bench.rig.growth import Curve, call_alone, slope_figure
 from ops.bench.rig.report import Figure, Parts, Say, figure
@@ -107,8 +108,9 @@ def run_storm(segments: int, lasts_s: int = STORM_S) -> Run:
 def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> Run:
     core, numbered = Core(CoreConfig(cluster=NAME)), Numbered()
     run = Run(links=world.links, paths=world.paths, truth=faults)
-    # The collector is held as the service does, before it reads and when it has caught up.
+    # The collector is held and kernels are read as the service does, before it reads.
     memory.collect_on_demand()
+    search.warm()
     begin_s = time.process_time()
     now_ns = base_ns = set_up(core, world, numbered)
     run.setup_s = time.process_time() - begin_s

@@ -34,7 +34,7 @@ def test_replies_that_a_leak_lost_are_no_second_leak_when_it_ends(
         known,
         paths=cast(
             PathBook,
-            SimpleNamespace(path=lambda key, **_: SimpleNamespace(components=CROSSED[key[1]])),
+            SimpleNamespace(components=lambda key, *_: CROSSED[key[1]]),
         ),
         roster=cast(Roster, SimpleNamespace(agent_of=lambda _: "b", has_left=lambda _: False)),
     )
