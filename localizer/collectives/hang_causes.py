@@ -15,7 +15,7 @@ from localizer.collectives.ages import UNUSUAL
 from localizer.collectives.diagnosis import Finding
 from localizer.collectives.job_state import JobState
 from localizer.collectives.ranges import rank_text
-from localizer.collectives.rank_state import RankState
+from localizer.collectives.rank_state import SILENT_NS, RankState
 from localizer.collectives.sockets import Stuck, common_ranks, stuck_flows
 from localizer.collectives.usual_waits import READ_TWICE_US, patience
 from schemas.enums import Certainty, HangClass, ProcessState
@@ -59,7 +59,9 @@ class Cause:
     lasts_ns: int = 0
 
 
-def cause_of(finding: Finding, communicator: str, job: JobState, now_ns: int) -> Cause | None:
+def cause_of(
+    finding: Finding, communicator: str, job: JobState, now_ns: int, *, late_us: int = 0
+) -> Cause | None:
     """Return the cause of what the graph found; None while it may still be a pause.
 
     Parameters
@@ -70,6 +72,8 @@ def cause_of(finding: Finding, communicator: str, job: JobState, now_ns: int) ->
         Name of its group.
     now_ns
         Event time.
+    late_us
+        For how long somebody has waited longer than it may.
     """
     look = _Look(finding, communicator, job, now_ns)
     found = (
@@ -84,7 +88,7 @@ def cause_of(finding: Finding, communicator: str, job: JobState, now_ns: int) ->
         or look.gpu()
         or look.undecided()
     )
-    if look.pauses(found) or look.is_early(found):
+    if look.pauses(found) or (late_us * US_NS < SILENT_NS and look.is_early(found)):
         return None
     return look.with_doubts(found)
 

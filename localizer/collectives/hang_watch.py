@@ -137,6 +137,8 @@ class HangWatch:
         self.most_held = MOST_HELD
         self.failures: list[tuple[str, str]] = []
         self._held = self._fed = 0
+        # Of tables that were fed since all was counted, their identities: ranks share them.
+        self._counted: set[int] = set()
         self.now_ns: int | None = None
         self._cluster = cluster
         self._jobs: dict[str, _Watched] = {}
@@ -190,8 +192,13 @@ class HangWatch:
         match record:
             case RankBatch():
                 self._fed += RANK_WEIGHT + len(record.operations)
+                for table in record.operations.tables[:1]:
+                    if id(table) not in self._counted:
+                        self._counted.add(id(table))
+                        self._fed += table.entries
             case CollectiveBatch():
                 self._fed += RANK_WEIGHT + len(record.operations)
+                self._fed += len(record.signatures) + len(record.frames) + len(record.shapes)
             case SocketBatch():
                 self._fed += 1 + len(record.sockets)
             case _:
@@ -222,6 +229,7 @@ class HangWatch:
             for watched in self._jobs.values():
                 watched.job.most_kept = max(LEAST_KEPT, watched.job.most_kept)
         self._held, self._fed = sum(held.values()), 0
+        self._counted.clear()
 
     def _set_aside(self, watched: _Watched, now_ns: int) -> None:
         """Forget a job, and take nothing of it for a while."""
@@ -348,6 +356,7 @@ class HangWatch:
         snapshots = [_without_stale_waits(s, job, now_ns) for s in job.snapshots()]
         found = diagnose(snapshots, world_size=_believed_size(job), overdue=not seen)
         late = {o.rank for o in overdue}
+        late_us = max((o.waited - o.limit for o in overdue), default=0)
         names = {group.label: group.name for group in found.groups}
         # One that does something else may be why another one ended: it got what it did not expect.
         odd = diagnosis.HangClass.DESYNCHRONISED
@@ -358,7 +367,7 @@ class HangWatch:
             name = names.get(finding.group, finding.group)
             if _may_be_over(finding, name, job, now_ns):
                 continue
-            cause = cause_of(finding, name, job, now_ns)
+            cause = cause_of(finding, name, job, now_ns, late_us=late_us)
             if cause is not None and seen and not _is_seen(cause):
                 continue
             if cause is not None:

@@ -36,6 +36,7 @@ from schemas.records import (
     CommunicatorProgress,
     SocketBatch,
 )
+from schemas.records.batches import Tables
 from schemas.units import SECOND_NS, US_NS, us_to_ns
 
 # Operations kept of a job: of a small one several iterations, which tell what usually comes next;
@@ -365,6 +366,10 @@ class JobState:
     def weight(self) -> int:
         """Return how much is held of it, in operations."""
         held = sum(RANK_WEIGHT + len(s.operations) for s in self.ranks.values())
+        tables: dict[int, Tables] = {}
+        for state in self.ranks.values():
+            tables |= state.operations.tables()
+        held += sum(table.entries for table in tables.values())
         held += sum(1 + len(s.batch.sockets) for s in self.sockets.values())
         held += sum(1 + len(c.ranks) // MEMBERS_EACH for c in self.communicators.values())
         launches = self.stragglers.weight + self.readers.weight
@@ -389,6 +394,8 @@ class JobState:
             del self.ranks[rank]
             self.sockets.pop(rank, None)
             self._rivals.pop(rank, None)
+            self._held_up.pop(rank, None)
+            self.readers.forget_rank(rank)
 
     def apply_sockets(self, batch: SocketBatch, arrived_ns: int) -> None:
         """Apply what a rank's sockets say."""
@@ -426,14 +433,15 @@ class JobState:
 
     @property
     def cold(self) -> bool:
-        """Whether some rank is in its first iteration, in which the others are, too, then.
+        """Whether half of the ranks, or more, are in their first iteration.
 
-        Connections are made in it and code is compiled: nothing that is known tells how long.
+        Connections are made in it and code is compiled: nothing that is known tells how long. All
+        ranks are in the same one; a rank that takes part in little more than the start does not
+        count against the others.
         """
-        return any(
-            s.operations.newest >= 0 and s.operations.warm_from is None and not s.ended
-            for s in self.ranks.values()
-        )
+        launched = [s for s in self.ranks.values() if s.operations.newest >= 0 and not s.ended]
+        first = sum(s.operations.warm_from is None for s in launched)
+        return bool(launched) and 2 * first >= len(launched)
 
     def overdue(self, now_ns: int, most: int | None = None) -> list[Overdue]:
         """Return the operation of each rank that has waited longer than it may, longest first.
@@ -453,11 +461,9 @@ class JobState:
             waited = state.waited(oldest)
             limit = most or limits.get(oldest.communicator)
             if limit is None:
-                limit = (
-                    patience(oldest.timeout_ms)
-                    if cold
-                    else self.limit(oldest.communicator, oldest.timeout_ms)
-                )
+                limit = self.limit(oldest.communicator, oldest.timeout_ms)
+                if cold:
+                    limit = max(limit, patience(oldest.timeout_ms))
                 limits[oldest.communicator] = limit
             if waited > limit:
                 # The longest wait so far was about half of the limit, or less.

@@ -33,14 +33,15 @@ from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.interpreter import NULL
 from schemas.columns.records import numbers_or_none
 from schemas.records import CollectiveOp
+from schemas.records.batches import Tables
 
 # An iteration has some hundred operations of a rank.
 MOST_COLD: Final = 1_000
 LAUNCH_ROWS: Final = [ROW[n] for n in ("state", "launched_at", "completed_at")]
 # Of finished operations up to so many times as many are held as are to be kept.
 SLACK: Final = 1.25
-# Communicators whose names are kept of a rank, and orders in which it names them: it has a few of
-# both.
+# Beyond so many names of communicators those of which no operation is known are forgotten; and so
+# many orders are known in which a rank names them. It has a few of both.
 MOST_NAMES: Final = 1_024
 MOST_ORDERS: Final = 16
 
@@ -118,6 +119,11 @@ class RankOperations:
     def __len__(self) -> int:
         """How many are known."""
         return len(self._rows)
+
+    def tables(self) -> dict[int, Tables]:
+        """Return what they refer to, by identity: ranks share it, an operation keeps all of it."""
+        held: list[Tables] = self._rows.tables.tolist()
+        return dict(zip(map(id, held), held, strict=True))
 
     def begin_warm(self) -> None:
         """Note that the first iteration was before what is told first."""

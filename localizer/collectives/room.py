@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Final
 
 # An operation takes 145 bytes of columns and, once an analysis of a hang has made its record, some
-# 400 more: 0.3 GB, at worst 1.1 GB. A job of 10,240 ranks holds some 400,000, one of 1,024 with
-# little history 40,000.
+# 400 more: 0.3 GB, at worst 1.1 GB. What operations refer to counts by its entries, which take some
+# hundred bytes each. A job of 10,240 ranks holds some 400,000, one of 1,024 with little history
+# 40,000.
 MOST_HELD: Final = 2_000_000
 # Room is made beyond what is needed, so that it is not made for each record anew.
 FULL_SHARE: Final = 7 / 8

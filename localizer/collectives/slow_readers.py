@@ -17,7 +17,6 @@ are not independent: so the rank must have become slower as well.
 """
 
 from collections import deque
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import comb
 from typing import Final
@@ -29,6 +28,8 @@ from localizer.collectives.usual_waits import FALSE_ALARMS
 # How many readings in a row are tried; two may fall into one pause.
 TOGETHER: Final = (3, 4, 6, 8, 12, 16, 24)
 MOST: Final = TOGETHER[-1]
+# As a history, a minute; a collector reads every two seconds.
+LEAST_KNOWN: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +107,16 @@ class SlowReaders:
         """How many readings are held."""
         return sum(len(held.recent) for held in self._held.values())
 
-    def forget(self, ranks: Collection[int] = ()) -> None:
-        """Forget what is known of some ranks, or of all."""
-        for rank in list(ranks or self._held):
-            self._held.pop(rank, None)
-            if self.found is not None and self.found.rank == rank:
-                self.found = None
+    def forget(self) -> None:
+        """Forget what is known of all ranks."""
+        self._held.clear()
+        self.found = None
+
+    def forget_rank(self, rank: int) -> None:
+        """Forget what is known of a rank."""
+        self._held.pop(rank, None)
+        if self.found is not None and self.found.rank == rank:
+            self.found = None
 
     def observe(self, state: SocketState, attempt: int, newest: int) -> None:
         """Take the latest reading of a rank's sockets.
@@ -122,15 +127,16 @@ class SlowReaders:
             When its process began, and the record id of the last operation that it launched.
         """
         batch, rank = state.batch, state.batch.rank
-        held = self._held.setdefault(rank, _History())
-        anew = held.attempt != attempt
-        if anew and self.found is not None and self.found.rank == rank:
-            self.found = None
-        if not anew and not state.moved:
+        held = self._held.get(rank)
+        if held is None or held.attempt != attempt:
+            # What was usual before the first iteration of a new process is not usual in that.
+            self.forget_rank(rank)
+            self._held[rank] = _History(attempt=attempt, newest=newest, at_us=batch.taken_at)
             return
         before, since = held.newest, held.at_us
-        held.attempt, held.newest, held.at_us = attempt, newest, batch.taken_at
-        if anew or batch.taken_at <= since:
+        held.newest, held.at_us = newest, batch.taken_at
+        # A pause is in none of the readings, nor in how fast the rank is.
+        if batch.taken_at <= since or not state.moved:
             return
         held.recent.append(_Reading(state.unread_moved, newest - before, batch.taken_at - since))
         if self.found is not None and self.found.rank == rank:
@@ -170,7 +176,7 @@ def slow_reader(rank: int, held: _History, ranks: int) -> SlowReader | None:
             break
         last, before = every[-count:], every[:-count]
         known = held.readings + len(before)
-        if not known:
+        if known < LEAST_KNOWN:
             break
         usual = held.unread + sum(reading.unread for reading in before)
         unread = sum(reading.unread for reading in last)

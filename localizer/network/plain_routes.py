@@ -19,6 +19,8 @@ from schemas.ids import FlowId
 WORD: Final = 32
 # Pairs of components remembered. A fabric has a few for each cable; traces may claim any.
 MAX_PAIRS: Final = 1_000_000
+# Of hops, known and not: a fabric of 40,000 RNICs has some thousands.
+MAX_ADDRESSES: Final = 100_000
 
 
 class Ends(NamedTuple):
@@ -163,6 +165,8 @@ class PlainRoutes:
     def _node(self, address: str) -> int:
         found = self._nodes.get(address)
         if found is None:
+            if len(self._nodes) >= MAX_ADDRESSES:
+                self._nodes.clear()
             # Asked once for each fabric, which changes if another component gets the address.
             node = self._topology.at_address(address)
             known = node is not None and self._topology.forwards(node)

@@ -268,6 +268,15 @@ class Tables:
     stacks: tuple[tuple[str, ...], ...]
     reasons: tuple[str, ...]
 
+    @property
+    def entries(self) -> int:
+        """How many shapes, types, frames and texts they hold: what they take in memory."""
+        shapes = (shape for s in self.signatures for shape in (*s.input_sizes, *s.output_sizes))
+        types = sum(len(s.input_dtypes) + len(s.output_dtypes) for s in self.signatures)
+        frames = sum(1 + len(stack) for stack in self.stacks)
+        sizes = sum(1 + len(shape) for shape in shapes)
+        return len(self.signatures) + sizes + types + frames + len(self.reasons)
+
 
 def tables_of(batch: CollectiveBatch) -> Tables:
     """Return what the operations of a batch refer to; raises BatchError as `snapshot_of`."""

@@ -9,6 +9,7 @@ from schemas.enums import (
     CollectiveSource,
     CollectiveState,
     CommunicatorRole,
+    FaultLifecycle,
     HangClass,
     ProcessState,
 )
@@ -123,3 +124,27 @@ def test_who_idles_for_longer_than_the_others_did_is_told() -> None:
     assert hang.ranks in {(1,), (3,), (1, 3)}
     idle_ns = hang.event_at * US_NS - (PAUSE_AT_US + HELD_UP_US) * US_NS
     assert idle_ns == pytest.approx(1.5 * PAUSE_US * US_NS, abs=2.5 * SECOND_NS)
+
+
+def test_a_rank_that_does_nothing_after_the_start_hides_no_hang() -> None:
+    """It never leaves its first iteration: that of the others is over all the same."""
+    watch, found = HangWatch("lab"), []
+    stalls_at = BEGIN_US + 60_000_000
+    for now in range(BEGIN_US, stalls_at + 20_000_000, 1_000_000):
+        for rank in range(RANKS):
+            launches = range(max(BEGIN_US, now - 1_000_000 + STEP_US), now + 1, STEP_US)
+            ops = []
+            for at in launches:
+                if at > stalls_at or (at == stalls_at and rank == 2):
+                    break
+                what = "0", (at - BEGIN_US) // STEP_US, at, None
+                number = (at - BEGIN_US) // STEP_US
+                ops.append(operation(number, what, done=at < stalls_at))
+            feed(watch, rank, now, tuple(ops))
+        started = BEGIN_US + 1_000_000
+        idle = (operation(0, ("start", 0, started, None), done=True),) if now == started else ()
+        feed(watch, RANKS, now, idle)
+        found += watch.advance(now * US_NS)
+    (hang,) = [h for h in found if h.state is FaultLifecycle.OPEN]
+    assert (hang.hang_class, hang.ranks) == (HangClass.NEVER_LAUNCHED, (2,))
+    assert hang.event_at < stalls_at + 8_000_000

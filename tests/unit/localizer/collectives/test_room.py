@@ -3,18 +3,20 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.hang_watch import ASIDE_NS, FORGET_NS, HangWatch, event_time
 from localizer.collectives.job_state import LEAST_KEPT, TWICE_NS, JobState
-from localizer.collectives.operation_columns import NO_OPERATIONS
+from localizer.collectives.operation_columns import NO_OPERATIONS, OperationColumns
 from localizer.collectives.rank_state import SILENT_NS
 from localizer.collectives.room import fair_level
-from schemas.enums import Certainty, FaultLifecycle, ProcessState
+from schemas.enums import Certainty, CollectiveState, FaultLifecycle, ProcessState
 from schemas.ids import communicator_id
-from schemas.records import CollectiveBatch, Hang
+from schemas.records import CollectiveBatch, CollectiveOp, Hang
 from schemas.units import SECOND_NS
 from tests.collective_batches import CLUSTER, TASK, Arrival, Job, arrivals, bare_batch, seconds
 
@@ -108,8 +110,8 @@ def test_where_operations_were_dropped_nothing_absent_is_sure(tmp_path: Path) ->
     assert sure.certainty is Certainty.SURE
     # As much history as of the largest job is enough.
     for most_held, kept, certainty in (
-        (300, LEAST_KEPT, Certainty.SURE),
-        (70, 1, Certainty.LIKELY),
+        (550, LEAST_KEPT, Certainty.SURE),
+        (470, 1, Certainty.LIKELY),
     ):
         watch = HangWatch(CLUSTER)
         watch.most_held = most_held
@@ -191,3 +193,27 @@ def test_two_jobs_of_one_name_are_told(tmp_path: Path) -> None:
         for one in (first if second < 2 else gone, other):
             job.apply_batch(one, NO_OPERATIONS, now + second * SECOND_NS)
     assert job.mixed(now + 60 * SECOND_NS) is None
+
+
+def test_what_operations_refer_to_counts() -> None:
+    """An operation keeps all stacks of its batch in memory, and many batches one operation each."""
+    watch = HangWatch(CLUSTER)
+    watch.most_held = 50_000
+    stacks = tuple((f"frame {number}",) for number in range(3_000))
+    for number in range(40):
+        one = OperationColumns.of_records(
+            CollectiveOp(
+                communicator="0", operation="all_reduce", sequence=place, is_p2p=False,
+                record_id=place + 3_000 * number, op_id=None, sender=None, receiver=None,
+                input_sizes=((1,),), output_sizes=(), input_dtypes=(), output_dtypes=(), n_bytes=4,
+                launched_at=1, started_at=None, completed_at=None, missing_reason=None,
+                state=CollectiveState.STARTED, retired=None, timeout_ms=None, stack=stack,
+            )
+            for place, stack in enumerate(stacks)
+        )  # fmt: skip
+        last = one.take(np.array([len(one) - 1]))
+        batch = replace(bare_batch("job", 0), snapshot=False)
+        watch.feed("", RankBatch(batch, last), SECOND_NS + number)
+        assert watch.held <= watch.most_held
+    assert watch.refused > 0
+    assert watch.set_aside(SECOND_NS + 40) == ["job"]

@@ -112,9 +112,48 @@ def test_a_process_that_was_started_anew_has_to_be_seen_anew() -> None:
     assert job.readers.found is not None
     job.read(attempt=2)
     assert job.readers.found is None
-    assert job.readers.weight > 0
+    # What its first iteration looks like is not held against what was usual before.
+    for _ in range(6):
+        job.read([5], launches=1, attempt=2)
+    assert job.readers.found is None
     job.readers.forget()
     assert job.readers.weight == 0
+
+
+def test_a_pause_does_not_make_a_rank_slow() -> None:
+    """Its readings may be in step with its iterations; in a pause nothing is launched."""
+    job = Job()
+    job.healthy(60)
+    for _ in range(2):
+        job.read([3])
+    for _ in range(30):
+        job.read([3], launches=0, moved=False)
+    for _ in range(8):
+        job.read([3])
+    assert job.readers.found is None
+
+
+@pytest.mark.parametrize("readings", [1, 5, 20])
+def test_a_new_job_has_no_history_yet(readings: int) -> None:
+    """What it begins with, as broadcasts of weights, may be slower than what it did before."""
+    job = Job()
+    for _ in range(readings + 1):
+        job.read()
+    for _ in range(8):
+        job.read([5], launches=1)
+    assert job.readers.found is None
+
+
+def test_a_rank_that_is_no_more_reads_nothing() -> None:
+    """A job may go on with fewer ranks."""
+    job = Job()
+    job.healthy(60)
+    for _ in range(8):
+        job.read([5], launches=15)
+    job.readers.forget_rank(4)
+    assert job.readers.found is not None
+    job.readers.forget_rank(5)
+    assert job.readers.found is None
 
 
 @pytest.mark.parametrize("seed", range(4))
