@@ -7,20 +7,18 @@ second.
 
 import time
 
-from localizer.collectives import operation_fold
-from localizer.collectives.batch_reader import BatchReader
+from localizer.edge.batches import NetworkReader, collective_reader
 from localizer.inference import search
-from localizer.network.trace_reader import TraceReader
 from schemas.codec import Codec
 
 
 def main() -> None:
     """Compile the kernels, and print how long it took."""
     began = time.monotonic()
-    TraceReader(Codec(), "none").warm()
+    codec = Codec()
+    NetworkReader(codec, "none").warm()
     search.warm()
-    BatchReader(Codec()).warm()
-    operation_fold.warm()
+    collective_reader(codec).warm()
     print(f"kernels of the localizer: ready after {time.monotonic() - began:.1f} s")
 
 

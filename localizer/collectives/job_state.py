@@ -174,9 +174,7 @@ class JobState:
                 self.apply_batch(batch, operations, arrived_ns)
                 self._note_rank(batch.rank, before, arrived_ns)
             case CollectiveBatch():
-                before = self.ranks.get(record.rank)
-                self.apply_batch(*rank_batch(record), arrived_ns)
-                self._note_rank(record.rank, before, arrived_ns)
+                self.apply(rank_batch(record), arrived_ns)
             case SocketBatch():
                 self.apply_sockets(record, arrived_ns)
             case Communicator():
@@ -287,7 +285,7 @@ class JobState:
         if not len(waits.waited):
             return
         rows, names = waits.operations.numbers, waits.operations.communicators
-        longer = np.arange(len(waits.waited))
+        alone: Iterable[int] = range(len(waits.waited))
         # While it hangs one by one, since each changes what is usual, which the next is held to.
         if not self.hung:
             counts, longest = np.zeros((2, len(names)), np.int64)
@@ -295,8 +293,9 @@ class JobState:
             for name, count, most in zip(names, counts.tolist(), longest.tolist(), strict=True):
                 if count:
                     self._learn(name, most, count)
-            longer = np.flatnonzero(waits.waited > READ_TWICE_US) if any_longer else longer[:0]
-        for place in longer.tolist():
+            longer = waits.waited > READ_TWICE_US
+            alone = np.flatnonzero(longer).tolist() if any_longer else ()
+        for place in alone:
             one = waits.operations.take(np.array([place]))
             self._observe_one(one, int(waits.waited[place]), arrived_ns)
 

@@ -126,13 +126,9 @@ class _Fields:
         texts = [wanted.column for wanted in self.wanted.values() if wanted.kind in _TEXTS]
         self.texts = np.array(texts, np.int64)
 
-    def each(self, data: bytes, columns: Int64s) -> Iterator[Iterable[Any]]:
-        """Yield the values of each field that is no array."""
-        return (values(data, columns) for values in self.values.values())
-
     def rows(self, data: bytes, columns: Int64s) -> Iterator[dict[str, Any]]:
         """Yield the fields of each row by name, without arrays."""
-        values = self.each(data, columns)
+        values = (of_field(data, columns) for of_field in self.values.values())
         return (dict(zip(self.values, row, strict=True)) for row in zip(*values, strict=True))
 
     def good(
@@ -212,10 +208,6 @@ class RecordReader:
     def rows(self, block: RecordColumns) -> Iterator[dict[str, Any]]:
         """Yield the fields of each record of a block by name, without arrays."""
         return self._fields.rows(block.data, block.columns)
-
-    def item_values(self, block: RecordColumns) -> Iterator[Iterable[Any]]:
-        """Yield the values of each field of a block's items, fields in order."""
-        return self._items.each(block.data, block.items)
 
     def columns(self, values: Sequence[bytes], arrivals_ns: Int64s) -> Iterator[RecordColumns]:
         """Yield the same messages as columns, in order."""
