@@ -1,6 +1,5 @@
 """The skeleton job's process: `python -m skeleton_job`."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
@@ -11,6 +10,7 @@ from schemas.metrics.exposition import exposed
 from schemas.metrics.settings import run_exposed
 from schemas.process import memory
 from schemas.process.command import Command
+from schemas.process.ending import end_with
 from schemas.process.eventlog import EventLog
 from schemas.process.health import Health
 from schemas.process.settings import settings_of
@@ -72,4 +72,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -1,13 +1,13 @@
 """`python -m streams`: run a stream worker."""
 
 import logging
-import sys
 from collections.abc import Sequence
 from typing import Final
 
 from schemas.kafka.connection import KafkaSettings
 from schemas.metrics.settings import run_exposed
 from schemas.process.command import Command
+from schemas.process.ending import end_with
 from schemas.process.settings import settings_of
 from streams.config import SECTION, WorkerConfig, build_config
 
@@ -48,4 +48,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

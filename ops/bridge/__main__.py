@@ -14,6 +14,7 @@ from schemas.kafka.registry import codec_for
 from schemas.metrics.exposition import exposed
 from schemas.metrics.settings import run_exposed
 from schemas.process.command import Command, Flags, Table
+from schemas.process.ending import end_with
 from schemas.process.errors import CannotRunError
 from schemas.process.eventlog import EventLog
 from schemas.process.health import Health
@@ -98,4 +99,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

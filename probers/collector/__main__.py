@@ -1,9 +1,9 @@
 """`python -m probers.collector`: the collector."""
 
 import importlib
-import sys
 
 from probers.memory import hide_unneeded_modules
+from schemas.process.ending import end_with
 from schemas.process.memory import use_one_arena
 
 
@@ -15,4 +15,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from schemas.process.ending import end_interpreter_within, end_within_after
+from schemas.process.ending import end_within_after
 
 # What asks a service to end, and what ends a command at a terminal.
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
@@ -15,13 +15,8 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def call_on_stop(stop: Callable[[], None]) -> None:
     """Let SIGTERM and SIGINT call `stop`, from now on, and end the process should it hang."""
-
-    def begin_to_end(_signal: int, _frame: FrameType | None) -> None:
-        end_interpreter_within()
-        stop()
-
     for number in STOPPING:
-        signal.signal(number, begin_to_end)
+        signal.signal(number, lambda _signal, _frame: stop())
     end_within_after(STOPPING)
 
 

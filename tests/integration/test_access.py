@@ -32,7 +32,7 @@ from ops.topics.admin import apply_topics
 from ops.web.security import ACTION_HEADER
 from schemas import topics
 from schemas.kafka.connection import KafkaSettings
-from schemas.process.ending import EXIT_CODE, INTERPRETER_CODE, INTERPRETER_S, LIMIT_S
+from schemas.process.ending import EXIT_CODE, LIMIT_S
 from schemas.topics import TOPICS
 from tests.integration.secure_kafka import (
     CERTIFICATE,
@@ -217,9 +217,9 @@ def test_every_process_works_with_its_planned_acls(
         with frozen(kafka.broker) if login == CERTIFICATE else nullcontext():
             for child in children:
                 child.process.terminate()
-            endings = {0} if login == SCRAM else {0, EXIT_CODE, INTERPRETER_CODE}
+            endings = {0} if login == SCRAM else {0, EXIT_CODE}
             for child in children:
-                assert child.process.wait(LIMIT_S + INTERPRETER_S + 10) in endings, child.log_tail()
+                assert child.process.wait(LIMIT_S + 10) in endings, child.log_tail()
 
 
 @pytest.mark.parametrize("login", [SCRAM, CERTIFICATE])

@@ -1,8 +1,10 @@
 """A process that is to end ends, though its main thread hangs in a library."""
 
+import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,32 +50,48 @@ def test_what_hangs_is_left_behind_and_named(code: str) -> None:
     assert "in hang" in said
 
 
-AFTER_THE_LAST_LINE = """
-import time
+END = """
+import sys
+from schemas.process.ending import end_with
 class Client:
     def __del__(self):
-        time.sleep(600)
-signals.call_on_stop(lambda: None)
-print("ready", flush=True)
+        print("Python's end has run", file=sys.stderr)
 client = Client()
 client.itself = client
-sys.stdin.read()
+def main():
+    print("last words", end="")
+    {last}
+end_with(main)
 """
 
 
-def test_an_interpreter_that_hangs_while_it_ends_is_left_behind() -> None:
-    """Its threads run no more then: a timer in C ends it."""
-    limit = "import sys\nending.end_interpreter_within.__defaults__ = (0.4,)\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", HANGS + limit + AFTER_THE_LAST_LINE],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGTERM)
-        try:
-            _, said = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 1
-    assert "Timeout" in said
+@pytest.mark.parametrize(
+    ("last", "code", "said"),
+    [
+        ("return 3", 3, ""),
+        ("return None", 0, ""),
+        ("sys.exit(4)", 4, ""),
+        ("sys.exit('why')", 1, "why\n"),
+        ("raise ValueError(7)", 1, "ValueError: 7\n"),
+    ],
+)
+def test_a_process_ends_at_once_with_its_code(last: str, code: int, said: str) -> None:
+    """All output is written; what Python does at its own end is not done."""
+    process = subprocess.run(
+        [sys.executable, "-c", END.format(last=last)], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == code
+    assert process.stdout == "last words"
+    assert process.stderr.endswith(said)
+    assert "Python's end" not in process.stderr
+
+
+def test_output_that_cannot_be_written_is_no_success() -> None:
+    """As with Python's own end."""
+    program = END.format(last="return 0")
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        process = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, env=buffered, check=False
+        )
+    assert process.returncode == 120
