@@ -24,6 +24,7 @@ from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import WINDOW_SPREAD_NS, cut_share
+from localizer.network.topology import Topology
 from localizer.verdict.cases import ROUND_NS, Case, common_agents, hop_facts, loss_counts
 from localizer.verdict.catalogue import CUT_SHARE, KINDS
 from localizer.verdict.claims import Claim, make_claim
@@ -134,8 +135,13 @@ class Judge:
             # For lasting loss, one pair less is enough.
             enough = pairs >= config.min_flows - (age_ns >= config.loss_settle_ns)
             # A leak is found by the losses of minutes. If it is one of two components, half a
-            # minute more hardly brings another loss that could tell which.
-            told = decided or (_leaks(case) and _best_two(case) >= config.confidence)
+            # minute more hardly brings another loss that could tell which. And none tells an RNIC
+            # from its only cable.
+            told = (
+                decided
+                or _at_port(case, self._sources.topology) >= config.confidence
+                or (_leaks(case) and _best_two(case) >= config.confidence)
+            )
             due = age_ns >= (config.loss_min_ns if told else config.loss_settle_ns)
         ready = (
             enough
@@ -376,6 +382,21 @@ def _loses(flow: BadFlow) -> bool:
 def _best_two(case: Case) -> float:
     """Return the belief that it is the suspect or its best rival."""
     return sum(share for _, share in case.shares[:2])
+
+
+def _at_port(case: Case, topology: Topology) -> float:
+    """Return the belief that it is the suspect or, of an RNIC and its only cable, the other one.
+
+    Whatever crosses the one crosses the other: more losses do not tell them apart, traces may.
+    """
+    name = case.cause.name
+    joined = {
+        other
+        for other in (*topology.links_at(name), *topology.ends(name))
+        for rnic in (name, other)
+        if topology.kind(rnic) is ComponentKind.RNIC and len(topology.links_at(rnic)) == 1
+    }
+    return case.share + sum(share for cause, share in case.shares if cause.name in joined)
 
 
 def agents_must_live_since(case: Case) -> Sequence[BadFlow]:

@@ -131,6 +131,17 @@ def test_the_right_component_and_nothing_else(name: str) -> None:
     assert events[0].tasks == ("job1",)
 
 
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_loss_at_an_rnic_or_its_only_cable_is_told_though_it_is_not_known_which(seed: int) -> None:
+    """More losses could not tell; traces may, later, and the fault is the same one then."""
+    case = Case(link(RNIC_LINK, 0.1), RNIC_LINK, "UNDERLAY", "packet_loss", 8, lasts_s=40)
+    events, began = run(case, seed)
+    assert {e.fault_id for e in events} == {events[0].fault_id}
+    assert events[0].fault_kind == case.kind
+    assert case.component in (c.component_id for c in events[0].candidates)
+    assert (events[0].event_at * 1000 - began) / SECOND_NS <= case.within_s
+
+
 def test_two_faults_at_once_are_two_faults() -> None:
     """A dead link and a flow-table hole elsewhere, in both layers at the same time."""
     lab = SimLab(seed=4)
