@@ -102,7 +102,7 @@ class Core:
         self._waiting.add_event(event)
 
     def feed_batch(self, batch: TraceBatch) -> None:
-        """Add whole traces; those of a step are applied after its events."""
+        """Add traces; those of a step are applied after its events."""
         if self.now_ns is not None:
             self.late += int((batch.at_ns < self.now_ns).sum())
         self._waiting.add_batch(batch)

@@ -85,15 +85,15 @@ class NetworkReader(PollReader):
         plain = {topic: _unkeyed(RecordReader(codec, topic).read) for topic in MANY}
         super().__init__({topics.PATH_TRACE: self._traces.read, **plain}, self._traces.warm)
 
-    def read_whole(
+    def read_batch(
         self, messages: Sequence[tuple[Topic, Message]]
     ) -> tuple[TraceBatch | None, list[tuple[Topic, Message]], dict[int, Any]]:
-        """Return whole traces as columns, where there are many, and the other messages.
+        """Return traces as columns, where there are many, and the other messages.
 
         Returns
         -------
         batch
-            The whole traces; None: there are none, or few.
+            Whole traces, and those that broke off; None: there are none, or few.
         others
             The messages that are not in it, in order.
         read

@@ -248,7 +248,7 @@ class Service:
         self, messages: list[tuple[Topic, Message]], core: Core, outbox: Outbox[FaultEvent]
     ) -> None:
         """Take messages in their order; those of a topic of which there are many read together."""
-        batch, others, read = self._batches.read_whole(messages)
+        batch, others, read = self._batches.read_batch(messages)
         for topic, message in others:
             self._take(message, topic, core, outbox, read.get(id(message)))
         if batch is not None:

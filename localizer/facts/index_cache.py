@@ -219,9 +219,6 @@ class IndexCache:
     def _probed_flow(self, key: FlowId) -> NewFlow | None:
         """Return what the index holds of a 5-tuple; None if it is not probed, or not traced."""
         owners = self._owners.get(key)
-        if owners is None:
+        if owners is None or not self._paths.is_traced(key):
             return None
-        path = self._paths.traced_path(key)
-        if path is None:
-            return None
-        return key, path.components, owners[0], self._roster.agent_of(key[1])
+        return key, self._paths.components(key), owners[0], self._roster.agent_of(key[1])

@@ -193,7 +193,7 @@ class RecordIntake:
                 self._roster(record)
 
     def apply_batch(self, batch: TraceBatch, now_ns: int) -> None:
-        """Apply whole traces at a time `now_ns`."""
+        """Apply traces at a time `now_ns`."""
         paths, agent_of = self._sources.paths, self._sources.roster.agent_of
         known = batch.between([agent_of(end) is not None for end in batch.ends])
         paths.add_batch(batch if known.all() else batch.select(np.flatnonzero(known)), now_ns)

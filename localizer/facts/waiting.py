@@ -75,7 +75,7 @@ class WaitingEvents:
             self._drop_oldest()
 
     def add_batch(self, batch: TraceBatch) -> None:
-        """Let whole traces wait; of ends that nobody registered each as an event of its own."""
+        """Let traces wait; of ends that nobody registered each as an event of its own."""
         plain = batch.between([self._is_registered(end) for end in batch.ends])
         plain &= batch.at_ns > self._dropped_ns
         if not plain.all():

@@ -3,34 +3,33 @@
 In: path.trace.v1 records in any order. Out: a `KnownPath` per 5-tuple, from its newest complete
 trace, or else from the topology as far as that determines the path.
 
-Of a 5-tuple with one whole trace a row of arrays is kept (`localizer.network.first_traces`), until
-it has a second one or is asked for.
+Of a 5-tuple whose traces all show one path rows of arrays are kept (`localizer.network.flow_rows`),
+until it is asked for single hops.
 """
 
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
-from itertools import compress
 from typing import Final
 
 import numpy as np
 
-from localizer.network import first_traces
-from localizer.network.first_traces import FirstTraces
+from localizer.network import flow_rows
+from localizer.network.flow_rows import FlowRows
 from localizer.network.plain_routes import Ends, PlainRoutes
 from localizer.network.routes import NOTHING, KnownPath, derived, traced
 from localizer.network.topology import Basis, Topology
 from localizer.network.trace_batches import TraceBatch
 from localizer.network.traces import (
+    EVIDENCE,
     EVIDENCE_NS,
     UNTRACED,
     FlowTrace,
+    FlowTraces,
     HopProbe,
     Trace,
     TraceFindings,
     TraceTimes,
     flow_trace_of,
-    insert_by_time,
     rise_ns_of,
 )
 from schemas.columns.arrays import Bools, Int32s, Int64s
@@ -40,14 +39,6 @@ from schemas.records import PathTrace
 
 __all__ = ["EVIDENCE_NS", "PathBook"]
 
-# Complete traces kept per 5-tuple: one from before a fault must survive those made during it, and a
-# latency baseline is the least of several.
-REFERENCES: Final = 4
-# Traces kept as latency baseline. Only traces without a cause count: traces that were triggered by
-# latency, one every ten seconds, would soon replace all others.
-BASELINE_REFERENCES: Final = 2
-# Traces kept as evidence.
-EVIDENCE: Final = 6
 # Number of latest traces that say what packets pass now: more than one, since a hop may miss a
 # probe.
 LATEST: Final = 2
@@ -65,17 +56,8 @@ NOT_ASKED: Final[tuple[int, tuple[str, ...]]] = (-1, ())
 # What `PathBook.hop_probes` derives its result from: the traces that count, those that may be a
 # baseline, and the topology.
 TraceBasis = tuple[tuple[Trace, ...], tuple[Trace, ...], tuple[Trace, ...], Basis] | None
-
-
-@dataclass(slots=True)
-class _Flow:
-    # When it was last traced, or found to be still probed.
-    seen_ns: int = 0
-    complete: list[Trace] = field(default_factory=list)
-    baseline: list[Trace] = field(default_factory=list)
-    recent: list[Trace] = field(default_factory=list)
-    # The findings, with the topology version, start time and trace flag they hold for.
-    findings: tuple[tuple[Basis, int, bool], TraceFindings] | None = None
+# Findings, with the topology version, start time and trace flag that they hold for.
+CachedFindings = tuple[tuple[Basis, int, bool], TraceFindings]
 
 
 class PathBook:
@@ -94,9 +76,10 @@ class PathBook:
         self.refused = 0
         self._topology = topology
         self._max_flows = max_flows
-        # The one traced longest ago first; a number is a row of `_first`.
-        self._flows: OrderedDict[FlowId, _Flow | int] = OrderedDict()
-        self._first = FirstTraces()
+        # The one traced longest ago first; a number is a row of `_rows`.
+        self._flows: OrderedDict[FlowId, FlowTraces | int] = OrderedDict()
+        self._rows = FlowRows()
+        self._findings: dict[FlowId, CachedFindings] = {}
         self._plain = PlainRoutes(topology)
         # What rows cross that were asked for, and the version of the topology for which.
         self._asked: dict[int, tuple[int, tuple[str, ...]]] = {}
@@ -132,7 +115,7 @@ class PathBook:
             if full or len(self._flows) >= self._max_flows:
                 self.refused += 1
                 return
-            flow = self._flows[key] = _Flow()
+            flow = self._flows[key] = FlowTraces()
             if not registered:
                 self._strangers.add(key)
         else:
@@ -142,18 +125,15 @@ class PathBook:
             shown, nodes = made.addresses[:-1], self._add_complete(flow, found).nodes
         else:
             shown, nodes = made.addresses, tuple(self._topology.at_addresses(made.addresses))
+            flow.insert(made, discovery=found.discovery)
         # The target's address need not be in the topology: the record names the target.
         if None in nodes:
             self.unknown_addresses += nodes.count(None) - shown.count(None)
-        flow.findings = None
-        insert_by_time(flow.recent, made, EVIDENCE)
-        newest_ns = flow.recent[-1].traced_ns
-        if flow.recent[0].traced_ns < newest_ns - EVIDENCE_NS:
-            flow.recent = [t for t in flow.recent if t.traced_ns >= newest_ns - EVIDENCE_NS]
-        self._times.record_trace(key, newest_ns)
+        self._findings.pop(key, None)
+        self._times.record_trace(key, flow.recent[-1].traced_ns)
 
     def add_batch(self, batch: TraceBatch, now_ns: int) -> None:
-        """Add whole traces of registered 5-tuples: as one by one, for much less where all is new.
+        """Add traces of registered 5-tuples: as one by one, for much less where rows hold them.
 
         Parameters
         ----------
@@ -161,32 +141,48 @@ class PathBook:
             Present.
         """
         flows = self._flows
-        new = np.array([key not in flows for key in batch.keys], np.bool_)
-        keys = batch.keys if new.all() else list(compress(batch.keys, new.tolist()))
-        if len(set(keys)) < len(keys) or len(flows) + len(keys) > self._max_flows:
-            new[:] = False
-        if new.any():
-            new[new] = self._add_first(
-                batch if new.all() else batch.select(np.flatnonzero(new)), now_ns
-            )
-        for found in batch.flow_traces(np.flatnonzero(~new).tolist()):
-            self.add(found, now_ns, registered=True)
+        for part in batch.distinct():
+            known = list(map(flows.get, part.keys))
+            rows = np.array([row if isinstance(row, int) else -1 for row in known], np.int64)
+            held = rows >= 0
+            new = part.complete & np.array([flow is None for flow in known], np.bool_)
+            if len(flows) + int(new.sum()) > self._max_flows:
+                new[:] = False
+            if new.any():
+                new[new] = self._add_first(part.where(new), now_ns)
+            if held.any():
+                held[held] = self._add_later(part.where(held), rows[held], now_ns)
+            for found in part.flow_traces(np.flatnonzero(~(new | held)).tolist()):
+                self.add(found, now_ns, registered=True)
 
     def _add_first(self, batch: TraceBatch, now_ns: int) -> Bools:
-        """Add traces of new 5-tuples that show their paths plainly; return which they are."""
+        """Add whole traces of new 5-tuples that show their paths plainly; return which they are."""
         crossed, plain = self._plain.crossed(
             Ends(batch.ends, batch.src, batch.dst), batch.hops, batch.addresses
         )
         if not plain.any():
             return plain
         if not plain.all():
-            batch, crossed = batch.select(np.flatnonzero(plain)), crossed[plain]
-        rows = self._first.add_traces(batch, now_ns)
-        self._first.set_crossed(np.array(rows, np.int64), crossed, self._topology.version)
+            batch, crossed = batch.where(plain), crossed[plain]
+        rows = self._rows.add_flows(batch, now_ns)
+        self._rows.set_crossed(np.array(rows, np.int64), crossed, self._topology.version)
         self._flows.update(zip(batch.keys, rows, strict=True))
         self._changed |= dict.fromkeys(batch.keys)
         self._times.record_traces(batch.keys, batch.traced_ns)
         return plain
+
+    def _add_later(self, batch: TraceBatch, rows: Int64s, now_ns: int) -> Bools:
+        """Add traces of 5-tuples that have rows; return which show the paths that these have."""
+        good = self._bring_up_to_date(batch.keys, rows) & self._rows.shows_path(rows, batch)
+        batch = batch.where(good)
+        newest_ns, crowded = self._rows.add_traces(rows[good], batch, now_ns)
+        for key in batch.keys:
+            self._flows.move_to_end(key)
+            self._findings.pop(key, None)
+        self._times.record_traces(batch.keys, newest_ns)
+        for number in crowded:
+            self._flow(batch.keys[number])
+        return good
 
     def plain_rows(self, keys: Sequence[FlowId]) -> tuple[Int32s, Bools]:
         """Return what the paths of many 5-tuples cross, of those kept as rows of arrays.
@@ -196,7 +192,7 @@ class PathBook:
         crossed : (k, most) int32
             Numbers of components in order (`component_names`), padded with 0, of those found.
         found : (n,) bool
-            Which 5-tuples were found; `traced_path` knows the others.
+            Which 5-tuples were found; `components` knows the others.
         """
         known = self._flows.get
         rows = np.array([row if isinstance(row, int) else -1 for row in map(known, keys)], np.int64)
@@ -204,7 +200,7 @@ class PathBook:
         if found.any():
             places = np.flatnonzero(found)
             found[places] = self._bring_up_to_date([keys[n] for n in places.tolist()], rows[places])
-        return self._first.crossed[rows[found]], found
+        return self._rows.crossed[rows[found]], found
 
     @property
     def component_names(self) -> list[str]:
@@ -213,22 +209,22 @@ class PathBook:
 
     def _bring_up_to_date(self, keys: Sequence[FlowId], rows: Int64s) -> Bools:
         """Compute what rows cross where the topology has changed; return which are plain paths."""
-        stale = np.flatnonzero(self._first.version[rows] != self._topology.version)
+        stale = np.flatnonzero(self._rows.version[rows] != self._topology.version)
         stale = np.array(
             [
                 n
                 for n in stale.tolist()
-                if not self._is_fresh(keys[n], int(self._first.version[rows[n]]))
+                if not self._is_fresh(keys[n], int(self._rows.version[rows[n]]))
             ],
             np.int64,
         )
         if len(stale):
-            hops, addresses = self._first.hops_of(rows[stale])
+            hops, addresses = self._rows.hops_of(rows[stale])
             crossed, _ = self._plain.crossed(
                 Ends.of([keys[n] for n in stale.tolist()]), hops, addresses
             )
-            self._first.set_crossed(rows[stale], crossed, self._topology.version)
-        found: Bools = self._first.crossed[rows, 0] != first_traces.NOTHING
+            self._rows.set_crossed(rows[stale], crossed, self._topology.version)
+        found: Bools = self._rows.crossed[rows, 0] != flow_rows.NOTHING
         return found
 
     def _is_fresh(self, key: FlowId, version: int) -> bool:
@@ -236,21 +232,27 @@ class PathBook:
         fabric, src, dst = self._topology.basis(key[0], key[1])
         return fabric <= version and 0 < src <= version and 0 < dst <= version
 
-    def _flow(self, key: FlowId) -> _Flow | None:
+    def _flow(self, key: FlowId) -> FlowTraces | None:
         """Return what is known of a 5-tuple as objects, from now on."""
         flow = self._flows.get(key)
         if not isinstance(flow, int):
             return flow
-        trace, discovery = self._first.trace(flow)
-        # Of others the path is computed when somebody asks: in a storm few are asked for.
-        trace.crossed = self._asked.get(flow)
-        found = self._flows[key] = _Flow(
-            seen_ns=int(self._first.seen_ns[flow]),
-            complete=[trace],
-            baseline=[trace] if discovery else [],
-            recent=[trace],
-        )
+        found = self._flows[key] = self._objects(key, flow)
         self._drop_row(flow)
+        return found
+
+    def _objects(self, key: FlowId, row: int) -> FlowTraces:
+        """Return the traces of a row as objects."""
+        found = FlowTraces(int(self._rows.seen_ns[row]))
+        for trace, discovery in self._rows.traces(row):
+            found.insert(trace, discovery=discovery)
+        newest = found.complete[-1]
+        newest.crossed = self._asked.get(row)
+        # Of others the path is computed when somebody asks: in a storm few are asked for.
+        if len(found.complete) > 1:
+            self._resolved(key, newest)
+            for trace in found.complete:
+                trace.path = newest.path
         return found
 
     def _row_components(self, key: FlowId, row: int) -> tuple[str, ...] | None:
@@ -259,10 +261,10 @@ class PathBook:
         known = self._asked.get(row)
         if known is not None and known[0] == version:
             return known[1]
-        if not self._is_fresh(key, int(self._first.version[row])):
+        if not self._is_fresh(key, int(self._rows.version[row])):
             return None
         names = self._plain.names
-        found = tuple([names[one] for one in self._first.crossed[row].tolist() if one])
+        found = tuple([names[one] for one in self._rows.crossed[row].tolist() if one])
         if not found:
             return None
         if known is not None and known[1] == found:
@@ -271,10 +273,10 @@ class PathBook:
         return found
 
     def _drop_row(self, row: int) -> None:
-        self._first.drop(row)
+        self._rows.drop(row)
         self._asked.pop(row, None)
 
-    def _add_complete(self, flow: _Flow, found: FlowTrace) -> KnownPath:
+    def _add_complete(self, flow: FlowTraces, found: FlowTrace) -> KnownPath:
         """Add a complete trace to those of its 5-tuple; return its path."""
         key, made = found.key, found.trace
         before = self.path(key) if flow.complete else None
@@ -282,9 +284,7 @@ class PathBook:
             made.path = flow.complete[-1].path
         # At once, while what it is made of is in the processor's cache.
         path = self._resolved(key, made)
-        insert_by_time(flow.complete, made, REFERENCES)
-        if found.discovery:
-            insert_by_time(flow.baseline, made, BASELINE_REFERENCES)
+        flow.insert(made, discovery=found.discovery)
         # A path that is equal but another object is updated in the index, too, at no cost.
         if before is None or before.components is not self.path(key).components:
             self._changed[key] = None
@@ -305,21 +305,21 @@ class PathBook:
         """
         while self._flows:
             key, flow = next(iter(self._flows.items()))
-            seen_ns = flow.seen_ns if isinstance(flow, _Flow) else self._first.seen_ns[flow]
+            seen_ns = self._rows.seen_ns[flow] if isinstance(flow, int) else flow.seen_ns
             if seen_ns >= before_ns:
                 break
             if key in probed:
-                if isinstance(flow, _Flow):
-                    flow.seen_ns = now_ns
+                if isinstance(flow, int):
+                    self._rows.seen_ns[flow] = now_ns
                 else:
-                    self._first.seen_ns[flow] = now_ns
+                    flow.seen_ns = now_ns
                 self._flows.move_to_end(key)
             else:
                 self._forget_flow(key)
         # Paths of what departed stay in the cache otherwise.
         if len(self._untraced) > UNTRACED_LEAST + UNTRACED_EACH * len(self._flows):
             self._untraced = {}
-        self._first.forget_addresses()
+        self._rows.forget_addresses()
         self._plain.forget_departed()
         memory.shrink_tables(self)
         memory.shrink_tables(self._times)
@@ -329,6 +329,7 @@ class PathBook:
         if isinstance(flow, int):
             self._drop_row(flow)
         self._strangers.discard(key)
+        self._findings.pop(key, None)
         self._times.forget_flow(key)
         self._changed[key] = None
 
@@ -348,13 +349,6 @@ class PathBook:
         """Return when a 5-tuple was last traced; None if never or longer ago than `EVIDENCE_NS`."""
         return self._times.last_ns(key)
 
-    def traced_path(self, key: FlowId) -> KnownPath | None:
-        """Return the path of a 5-tuple's newest complete trace; None: no such trace is known."""
-        flow = self._flow(key)
-        if flow is None or not flow.complete:
-            return None
-        return self._resolved(key, flow.complete[-1])
-
     def is_traced(self, key: FlowId) -> bool:
         """Return whether a complete trace of the 5-tuple is known."""
         flow = self._flows.get(key)
@@ -365,8 +359,8 @@ class PathBook:
 
         None if one was complete, or if no hop of the topology answered.
         """
-        flow = self._flow(key)
-        if flow is None or flow.complete or not flow.recent:
+        flow = self._flows.get(key)
+        if flow is None or isinstance(flow, int) or flow.complete or not flow.recent:
             return None
         answered = (a for a in reversed(flow.recent[-1].addresses) if a is not None)
         last = next(answered, None)
@@ -406,7 +400,7 @@ class PathBook:
         places = np.array(list(rows), np.int64)
         self._bring_up_to_date(list(rows.values()), places)
         names = self._plain.names
-        for row, numbers in zip(rows, self._first.crossed[places].tolist(), strict=True):
+        for row, numbers in zip(rows, self._rows.crossed[places].tolist(), strict=True):
             found = tuple([names[number] for number in numbers if number])
             known = self._asked.get(row, NOT_ASKED)[1]
             if found:
@@ -485,13 +479,16 @@ class PathBook:
         An incomplete trace shows that everything before the last answering hop was passed. The hop
         itself does not count: a switch may answer although it forwards nothing.
         """
-        flow = None if self._times.none_since(key, since_ns) else self._flow(key)
+        flow = None if self._times.none_since(key, since_ns) else self._flows.get(key)
         if flow is None:
             return UNTRACED
         traced = (self._times.last_ns(key) or since_ns - 1) >= since_ns
         basis = (self._topology.basis(key[0], key[1]), since_ns, traced)
-        if flow.findings is None or flow.findings[0] != basis:
-            broken = list(self._broken_off(key, since_ns))
+        known = self._findings.get(key)
+        if known is None or known[0] != basis:
+            # Objects for the moment only: all that a storm has cut off are asked for.
+            now = self._objects(key, flow) if isinstance(flow, int) else flow
+            broken = list(self._broken_off(key, now, since_ns))
             findings = TraceFindings(
                 traced=traced,
                 passed=frozenset(
@@ -502,13 +499,14 @@ class PathBook:
                 ),
                 only_target_silent=any(last == len(u.nodes) - 2 for u, last in broken),
             )
-            flow.findings = basis, findings if traced or broken else UNTRACED
-        return flow.findings[1]
+            known = self._findings[key] = basis, findings if traced or broken else UNTRACED
+        return known[1]
 
-    def _broken_off(self, key: FlowId, since_ns: int) -> Iterator[tuple[KnownPath, int]]:
+    def _broken_off(
+        self, key: FlowId, flow: FlowTraces, since_ns: int
+    ) -> Iterator[tuple[KnownPath, int]]:
         """Yield incomplete traces since then: the usual path, and the last hop that answered."""
-        flow = self._flow(key)
-        if flow is None or not flow.complete:
+        if not flow.complete:
             return
         usual = self._resolved(key, flow.complete[-1])
         # An earlier trace is no evidence: what it passed may have failed since.
@@ -590,7 +588,7 @@ class PathBook:
         return path
 
 
-def _chosen(flow: _Flow, before_ns: int | None) -> Trace:
+def _chosen(flow: FlowTraces, before_ns: int | None) -> Trace:
     """Return the newest complete trace, of several the newest from before a time."""
     chosen = flow.complete[-1]
     if before_ns is not None and chosen.traced_ns >= before_ns:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from localizer.network.first_traces import NOTHING
+from localizer.network.flow_rows import NOTHING
 from localizer.network.topology import Topology
 from localizer.network.trace_batches import NO_HOP
 from schemas.columns.arrays import Bools, Int32s, Int64s

@@ -1,9 +1,10 @@
-"""Many traces as columns: those that are whole, as nearly all first traces are.
+"""Many traces as columns: whole ones, as nearly all are, and those that broke off.
 
-A trace is whole if it is complete, and each of its hops answered. Of others, and of longer ones,
-objects are made (`localizer.network.traces`).
+A trace is whole if it is complete, and each of its hops answered. Of complete ones with gaps, and
+of longer ones, objects are made (`localizer.network.traces`).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -20,13 +21,15 @@ from schemas.ids import FlowId
 MAX_WHOLE: Final = 8
 # Pads the hops.
 NO_HOP: Final = -1
+# A hop that did not answer.
+SILENT: Final = -2
 
 Rows = TypeVar("Rows", Int32s, Int64s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceBatch:
-    """Whole traces, from one or several polls.
+    """Traces, whole or broken off, from one or several polls.
 
     Attributes
     ----------
@@ -44,10 +47,13 @@ class TraceBatch:
         When they were finished.
     discovery : (n,) bool
         Whether they were made without a cause.
+    complete : (n,) bool
+        Whether the target answered, and so did all hops; the others broke off.
     addresses
         Distinct addresses that answered.
     hops : (n, w) int32
-        Numbers of the addresses by ttl from 1, padded with `NO_HOP`; w is at most `MAX_WHOLE`.
+        Numbers of the addresses by ttl from 1, or `SILENT`, padded with `NO_HOP`; w is at most
+        `MAX_WHOLE`.
     rtts_ns : (n, w) int64
         Round trips, `NULL` where there is none.
     """
@@ -61,12 +67,30 @@ class TraceBatch:
     offset: Int64s
     traced_ns: Int64s
     discovery: Bools
+    complete: Bools
     addresses: list[str]
     hops: Int32s
     rtts_ns: Int64s
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def where(self, wanted: Bools) -> "TraceBatch":
+        """Return the traces that are wanted."""
+        return self if wanted.all() else self.select(np.flatnonzero(wanted))
+
+    def distinct(self) -> Iterator["TraceBatch"]:
+        """Yield the first traces of all 5-tuples, then the second ones, and so on."""
+        if len(set(self.keys)) == len(self):
+            yield self
+            return
+        before: Counter[FlowId] = Counter()
+        ranks = np.zeros(len(self), np.int64)
+        for row, key in enumerate(self.keys):
+            ranks[row] = before[key]
+            before[key] += 1
+        for rank in range(int(ranks.max()) + 1):
+            yield self.where(ranks == rank)
 
     def select(self, rows: Int64s) -> "TraceBatch":
         """Return some of the traces, in that order."""
@@ -81,6 +105,7 @@ class TraceBatch:
             offset=self.offset[rows],
             traced_ns=self.traced_ns[rows],
             discovery=self.discovery[rows],
+            complete=self.complete[rows],
             addresses=self.addresses,
             hops=self.hops[rows],
             rtts_ns=self.rtts_ns[rows],
@@ -107,18 +132,22 @@ class TraceBatch:
         """Yield what is kept of some of the traces as objects."""
         for row in rows:
             count = int((self.hops[row] != NO_HOP).sum())
+            hops = self.hops[row, :count].tolist()
             trace = trace_of_row(
                 int(self.traced_ns[row]),
-                [self.addresses[number] for number in self.hops[row, :count].tolist()],
-                self.rtts_ns[row, :count],
+                [None if number == SILENT else self.addresses[number] for number in hops],
+                self.rtts_ns[row, :count].tolist(),
+                complete=bool(self.complete[row]),
             )
             yield FlowTrace(self.keys[row], bool(self.discovery[row]), trace)
 
 
-def trace_of_row(traced_ns: int, addresses: list[str], rtts_ns: Int64s) -> Trace:
-    """Return the object of a whole trace."""
-    known = tuple([None if rtt_ns == NULL else rtt_ns for rtt_ns in rtts_ns.tolist()])
-    return Trace(traced_ns, tuple(addresses), known, complete=True)
+def trace_of_row(
+    traced_ns: int, addresses: Sequence[str | None], rtts_ns: Sequence[int], *, complete: bool
+) -> Trace:
+    """Return the object of a trace."""
+    known = tuple([None if rtt_ns == NULL else rtt_ns for rtt_ns in rtts_ns])
+    return Trace(traced_ns, tuple(addresses), known, complete)
 
 
 def joined(batches: Sequence[TraceBatch]) -> TraceBatch:
@@ -131,7 +160,7 @@ def joined(batches: Sequence[TraceBatch]) -> TraceBatch:
     addresses: list[str] = []
     ends: list[str] = []
     for batch in batches:
-        own = np.where(batch.hops == NO_HOP, NO_HOP, batch.hops + np.int32(len(addresses)))
+        own = np.where(batch.hops < 0, batch.hops, batch.hops + np.int32(len(addresses)))
         hops.append(padded(own, width, NO_HOP))
         src.append(batch.src + np.int32(len(ends)))
         dst.append(batch.dst + np.int32(len(ends)))
@@ -147,6 +176,7 @@ def joined(batches: Sequence[TraceBatch]) -> TraceBatch:
         offset=np.concatenate([batch.offset for batch in batches]),
         traced_ns=np.concatenate([batch.traced_ns for batch in batches]),
         discovery=np.concatenate([batch.discovery for batch in batches]),
+        complete=np.concatenate([batch.complete for batch in batches]),
         addresses=addresses,
         hops=np.concatenate(hops),
         rtts_ns=np.concatenate([padded(batch.rtts_ns, width, NULL) for batch in batches]),
@@ -154,7 +184,9 @@ def joined(batches: Sequence[TraceBatch]) -> TraceBatch:
 
 
 def padded(rows: Rows, width: int, fill: int) -> Rows:
-    """Return rows with as many columns."""
+    """Return rows with as many columns: themselves if they have them."""
+    if rows.shape[1] == width:
+        return rows
     found = np.full((len(rows), width), fill, rows.dtype)
     found[:, : rows.shape[1]] = rows
     return found

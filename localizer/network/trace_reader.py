@@ -1,7 +1,8 @@
 """Reads many messages of path.trace.v1 at once: what the localizer keeps of each.
 
 The bytes become columns by the kernel that all readers share (`schemas.columns.records`). Whole
-traces stay columns; of others objects are made of what is kept alone. Equal names are one object.
+traces and those that broke off stay columns; of others objects are made of what is kept alone.
+Equal names are one object.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from localizer.network.trace_batches import MAX_WHOLE, NO_HOP, TraceBatch, joined
+from localizer.network.trace_batches import MAX_WHOLE, NO_HOP, SILENT, TraceBatch, joined
 from localizer.network.traces import MAX_HOPS, FlowTrace, Trace
 from schemas import topics
 from schemas.codec import Codec
@@ -76,12 +77,12 @@ class TraceReader:
     def read_batch(
         self, keys: Sequence[bytes], values: Sequence[bytes], arrivals_ns: Int64s, places: Places
     ) -> tuple[TraceBatch | None, Bools, list[FlowTrace | None]]:
-        """Return whole traces as columns, and of the other messages what `read` returns.
+        """Return traces as columns, and of the other messages what `read` returns.
 
         Returns
         -------
         batch
-            The whole traces; None: there are none.
+            Whole traces, and those that broke off; None: there are none.
         taken : (n,) bool
             Which messages are in it.
         others
@@ -93,7 +94,7 @@ class TraceReader:
         for block in self._reader.columns(values, arrivals_ns):
             numbers = block.first + np.flatnonzero(block.whole)
             own = [keys[number] for number in numbers.tolist()]
-            rows = np.flatnonzero(_whole(block))
+            rows = np.flatnonzero(_regular(block))
             batch, kept = self._batch(own, block, rows)
             if batch is not None:
                 in_log = Places(*(each[numbers[kept]] for each in places))
@@ -132,7 +133,11 @@ class TraceReader:
         rtts_ns = np.full(filled.shape, NULL, np.int64)
         rtts_ns[filled] = block.items[block.item_wanted["rtt_ns"].column, items]
         at = block.item_wanted["address"].column
-        hops[filled], addresses = _names(data, *block.items[at : at + 2, items])
+        texts = block.items[at : at + 2, items]
+        answered = texts[0] != NULL
+        found = np.full(len(items), SILENT, np.int32)
+        found[answered], addresses = _names(data, *texts[:, answered])
+        hops[filled] = found
         flow_ends = np.concatenate([block.arrays("src")[:, rows], block.arrays("dst")[:, rows]], 1)
         numbers, ends = _names(data, *flow_ends)
         src, dst = numbers[: len(rows)], numbers[len(rows) :]
@@ -150,6 +155,7 @@ class TraceReader:
             offset=nothing,
             traced_ns=block.numbers("traced_at")[rows] * US_NS,
             discovery=block.numbers("cause")[rows] == DISCOVERY,
+            complete=block.numbers("complete")[rows] != 0,
             addresses=addresses,
             hops=hops,
             rtts_ns=rtts_ns,
@@ -192,14 +198,14 @@ class TraceReader:
         return found
 
 
-def _whole(block: RecordColumns) -> Bools:
-    """Return which traces are complete, in order, not too long, and answered by each hop."""
-    ends = block.item_ends
-    counts = np.diff(ends, prepend=0)
-    found: Bools = _plain(block) & (block.numbers("complete") != 0)
-    found &= (counts > 0) & (counts <= MAX_WHOLE)
+def _regular(block: RecordColumns) -> Bools:
+    """Return which traces are in order, not too long, and answered by each hop or not complete."""
+    counts = np.diff(block.item_ends, prepend=0)
     silent = block.items[block.item_wanted["address"].column] == NULL
-    found[np.repeat(np.arange(len(ends)), counts)[silent]] = False
+    gaps = np.zeros(len(counts), np.bool_)
+    gaps[np.repeat(np.arange(len(counts)), counts)[silent]] = True
+    found: Bools = _plain(block) & (counts > 0) & (counts <= MAX_WHOLE)
+    found &= ~gaps | (block.numbers("complete") == 0)
     return found
 
 

@@ -21,6 +21,16 @@ from schemas.units import SECOND_NS, us_to_ns
 
 # What path.trace.v1 holds at most.
 MAX_HOPS: Final = 64
+# Time for which traces are evidence: longer than any verdict waits.
+EVIDENCE_NS: Final = 120 * SECOND_NS
+# Complete traces kept per 5-tuple: one from before a fault must survive those made during it, and a
+# latency baseline is the least of several.
+REFERENCES: Final = 4
+# Traces kept as latency baseline. Only traces without a cause count: traces that were triggered by
+# latency, one every ten seconds, would soon replace all others.
+BASELINE_REFERENCES: Final = 2
+# Traces kept as evidence.
+EVIDENCE: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +92,7 @@ class Trace:
     path: tuple[Basis, KnownPath] | None = None
     probes: tuple[tuple[int, ...], list[HopProbe]] | None = None
     # What its plain path crosses, and for which version of the topology: of one that was kept as a
-    # row (`localizer.network.first_traces`), until its path is asked for.
+    # row (`localizer.network.flow_rows`), until its path is asked for.
     crossed: tuple[int, tuple[str, ...]] | None = field(default=None, compare=False)
 
 
@@ -93,6 +103,39 @@ class FlowTrace:
     key: FlowId
     discovery: bool
     trace: Trace
+
+
+@dataclass(slots=True)
+class FlowTraces:
+    """The traces of a 5-tuple that count, each list by time.
+
+    Attributes
+    ----------
+    seen_ns
+        When it was last traced, or found to be still probed.
+    complete
+        The newest complete traces.
+    baseline
+        The newest complete ones that were made without a cause.
+    recent
+        The newest of all, as evidence.
+    """
+
+    seen_ns: int = 0
+    complete: list[Trace] = field(default_factory=list)
+    baseline: list[Trace] = field(default_factory=list)
+    recent: list[Trace] = field(default_factory=list)
+
+    def insert(self, trace: Trace, *, discovery: bool) -> None:
+        """Insert a trace; in whatever order traces come, the same are kept."""
+        if trace.complete:
+            insert_by_time(self.complete, trace, REFERENCES)
+            if discovery:
+                insert_by_time(self.baseline, trace, BASELINE_REFERENCES)
+        insert_by_time(self.recent, trace, EVIDENCE)
+        since_ns = self.recent[-1].traced_ns - EVIDENCE_NS
+        if self.recent[0].traced_ns < since_ns:
+            self.recent = [t for t in self.recent if t.traced_ns >= since_ns]
 
 
 def key_of(src: str, dst: str, flow: int) -> FlowId:
@@ -149,10 +192,6 @@ def rise_ns_of(trace: Trace, index: int, baseline: list[Trace]) -> int | None:
     return None if rtt_ns is None or not earlier else rtt_ns - min(earlier)
 
 
-# Time for which traces are evidence: longer than any verdict waits.
-EVIDENCE_NS: Final = 120 * SECOND_NS
-
-
 class TraceTimes:
     """When each 5-tuple was last traced, grouped by second."""
 
@@ -172,10 +211,14 @@ class TraceTimes:
         self._forget_old(traced_ns)
 
     def record_traces(self, keys: Sequence[FlowId], traced_ns: Int64s) -> None:
-        """Do the same for many 5-tuples that were not traced before."""
+        """Do the same for many 5-tuples, each once."""
         if not keys:
             return
-        self._traced_ns.update(zip(keys, traced_ns.tolist(), strict=True))
+        before, after = map(self._traced_ns.get, keys), traced_ns.tolist()
+        for key, before_ns, after_ns in zip(keys, before, after, strict=True):
+            if before_ns is not None and before_ns // SECOND_NS != after_ns // SECOND_NS:
+                self._traced_in[before_ns // SECOND_NS].discard(key)
+        self._traced_ns.update(zip(keys, after, strict=True))
         seconds = traced_ns // SECOND_NS
         for second in np.unique(seconds).tolist():
             rows = np.flatnonzero(seconds == second)

@@ -37,7 +37,7 @@ WHOLE = (
     "l1 s0 l0 T",
     "h0 l0 T",
 )
-BROKEN = ("l0 s0 -", "l0 x -", "l0 s1 l1 T", "x")
+BROKEN = ("l0 s0 -", "l0 x -", "l0 s1 l1 T", "x", "l0 - l1 -", "- s0", "l0 s0 l1 -")
 PARENTS = ("r0", "r1", "r2", "h0", "e0", None)
 ADDRESSES = ((), ("@x",), ("@s0",), ("@T",))
 
@@ -58,8 +58,11 @@ step = st.one_of(
     st.tuples(st.just("broken"), st.sampled_from(PAIRS), st.integers(0, 1),
               st.sampled_from(BROKEN)),
     st.tuples(st.just("batch"), st.lists(
-        st.tuples(st.sampled_from(PAIRS), st.integers(0, 1), st.sampled_from(WHOLE),
+        st.tuples(st.sampled_from(PAIRS), st.integers(0, 1), st.sampled_from((*WHOLE, *BROKEN)),
                   st.booleans(), st.sampled_from(TraceCause)), min_size=1, max_size=8)),
+    # As a storm, and after it.
+    st.tuples(st.just("batch"), st.sampled_from(("l0 s0 -", "l0 s1 -", WHOLE[0], WHOLE[1])).map(
+        lambda way: [(p, f, way, False, TraceCause.LOSS) for p in PAIRS for f in (0, 1)])),
     st.tuples(st.just("forget"), st.sets(ends)),
     st.tuples(st.just("look")),
 )  # fmt: skip
@@ -139,13 +142,14 @@ class Kept:
                     self.topology.remove_component(what)
 
     def _take_batch(self, number: int, traces: list[Any]) -> None:
-        """Add whole traces, as one batch or one by one."""
+        """Add traces, as one batch or one by one."""
         made = [
             trace(
                 way.replace("T", pair[1]),
                 flow=flow,
                 ends=pair,
                 cause=cause,
+                complete=way not in BROKEN,
                 at=(1_000 - number if late else 1_000 + number) * SECOND_NS + place,
             )
             for place, (pair, flow, way, late, cause) in enumerate(traces)

@@ -22,7 +22,7 @@ from ops.bench.rig import process_cost
 from ops.bench.rig.growth import Curve, call_alone, slope_figure
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.bench.scale.localizer_faults import Fault, Troubles, plan, spine_off
-from ops.bench.scale.localizer_world import BEGIN_NS, NAME, Numbered, World
+from ops.bench.scale.localizer_world import BEGIN_NS, NAME, Numbered, World, trace_batch
 from schemas import topics
 from schemas.enums import FaultLifecycle
 from schemas.process import memory
@@ -127,9 +127,14 @@ def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> R
                 first_ns = now_ns
             while quiet and quiet[-1].at_ns <= now_ns:
                 due.append(quiet.pop())
+            traces = [event for event in due if event.topic == topics.PATH_TRACE.name]
+            batch = trace_batch(traces) if traces else None
             begin_s = time.process_time()
             for event in due:
-                core.feed(event)
+                if event.topic != topics.PATH_TRACE.name:
+                    core.feed(event)
+            if batch is not None:
+                core.feed_batch(batch)
             said = core.advance(now_ns)
             spent_s = time.process_time() - begin_s
             # As the service does, between decisions.
@@ -168,7 +173,8 @@ def set_up(core: Core, world: World, numbered: Numbered) -> int:
     core.advance(now_ns)
     for begin in range(0, world.paths, CHUNK):
         flows = range(begin, min(begin + CHUNK, world.paths))
-        core.feed_batch(world.first_traces(flows, BEGIN_NS))
+        traces = [numbered.event(world.trace(flow, BEGIN_NS)) for flow in flows]
+        core.feed_batch(trace_batch(traces))
         now_ns += GRID_NS
         core.advance(now_ns)
     # Heartbeats begin with a whole second.

@@ -5,7 +5,7 @@ records of the localizer's topics, made when they are asked for: a million trace
 would weigh more than what is measured.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -17,7 +17,7 @@ from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import NOWHERE, Fabric, FabricShape, address
 from arena.world.topology import agent_id, endpoint_id, host_id
 from localizer.facts.inputs import Event
-from localizer.network.trace_batches import NO_HOP, TraceBatch
+from localizer.network.trace_batches import NO_HOP, SILENT, TraceBatch
 from localizer.network.traces import flow_trace_of
 from schemas import topics
 from schemas.columns.arrays import Int64s
@@ -174,32 +174,6 @@ class World:
         )  # fmt: skip
         return Rec(at_ns, topics.PATH_TRACE.name, trace.path_id, trace)
 
-    def first_traces(self, flows: range, at_ns: int) -> TraceBatch:
-        """Return the whole traces of some 5-tuples as the service reads them of a poll."""
-        kept = [flow_trace_of(self.trace(flow, at_ns).record) for flow in flows]
-        ends: dict[str, int] = {}
-        addresses: dict[str, int] = {}
-        width = max(len(one.trace.addresses) for one in kept)
-        hops = np.full((len(kept), width), NO_HOP, np.int32)
-        rtts_ns = np.full((len(kept), width), NULL, np.int64)
-        for row, one in enumerate(kept):
-            count = len(one.trace.addresses)
-            hops[row, :count] = [
-                addresses.setdefault(str(address), len(addresses))
-                for address in one.trace.addresses
-            ]
-            rtts_ns[row, :count] = [NULL if rtt_ns is None else rtt_ns
-                                    for rtt_ns in one.trace.rtts_ns]  # fmt: skip
-        src = [ends.setdefault(one.key[0], len(ends)) for one in kept]
-        dst = [ends.setdefault(one.key[1], len(ends)) for one in kept]
-        return TraceBatch(
-            keys=[one.key for one in kept], ends=list(ends), src=np.array(src, np.int32),
-            dst=np.array(dst, np.int32), at_ns=np.full(len(kept), at_ns),
-            partition=np.zeros(len(kept), np.int64), offset=np.array(flows, np.int64),
-            traced_ns=np.full(len(kept), at_ns), discovery=np.ones(len(kept), np.bool_),
-            addresses=list(addresses), hops=hops, rtts_ns=rtts_ns,
-        )  # fmt: skip
-
     def heartbeats(self, second: int, begin_ns: int, dead: frozenset[int]) -> Iterator[Rec]:
         """Yield the heartbeats of a second, one of every host that is not dead."""
         for host in range(self.hosts):
@@ -235,3 +209,30 @@ class Numbered:
         self._offset += 1
         record: Any = rec.record
         return Event(rec.at_ns, rec.topic, rec.key, 0, self._offset, record)
+
+
+def trace_batch(events: Sequence[Event]) -> TraceBatch:
+    """Return traces as the service reads them of a poll."""
+    kept = [flow_trace_of(event.record) for event in events]
+    ends: dict[str, int] = {}
+    addresses: dict[str | None, int] = {None: SILENT}
+    width = max(len(one.trace.addresses) for one in kept)
+    hops = np.full((len(kept), width), NO_HOP, np.int32)
+    rtts_ns = np.full((len(kept), width), NULL, np.int64)
+    for row, one in enumerate(kept):
+        count = len(one.trace.addresses)
+        hops[row, :count] = [addresses.setdefault(address, len(addresses) - 1)
+                             for address in one.trace.addresses]  # fmt: skip
+        rtts_ns[row, :count] = [NULL if rtt_ns is None else rtt_ns for rtt_ns in one.trace.rtts_ns]
+    src = [ends.setdefault(one.key[0], len(ends)) for one in kept]
+    dst = [ends.setdefault(one.key[1], len(ends)) for one in kept]
+    return TraceBatch(
+        keys=[one.key for one in kept], ends=list(ends), src=np.array(src, np.int32),
+        dst=np.array(dst, np.int32), at_ns=np.array([event.at_ns for event in events]),
+        partition=np.array([event.partition for event in events]),
+        offset=np.array([event.offset for event in events]),
+        traced_ns=np.array([one.trace.traced_ns for one in kept]),
+        discovery=np.array([one.discovery for one in kept]),
+        complete=np.array([one.trace.complete for one in kept]),
+        addresses=[str(address) for address in addresses][1:], hops=hops, rtts_ns=rtts_ns,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whole traces as the service takes them, in batches; the twins take them one by one."""
+"""Traces as the service takes them, in batches; the twins take them one by one."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from localizer.core import Core
 from localizer.facts.inputs import Event
-from localizer.network.trace_batches import MAX_WHOLE, NO_HOP, TraceBatch
+from localizer.network.trace_batches import MAX_WHOLE, NO_HOP, SILENT, TraceBatch
 from localizer.network.traces import key_of
 from schemas.columns.interpreter import NULL
 from schemas.enums import TraceCause
@@ -17,16 +17,17 @@ from schemas.units import us_to_ns
 Place = tuple[int, int, int]
 
 
-def is_whole(trace: PathTrace) -> bool:
+def is_regular(trace: PathTrace) -> bool:
     """Return whether a trace is one of those that may stand in a batch."""
-    ttls = [hop.ttl for hop in trace.hops if hop.address is not None]
-    return trace.complete and ttls == list(range(1, len(trace.hops) + 1)) and (
+    ttls = [hop.ttl for hop in trace.hops]
+    whole = all(hop.address is not None for hop in trace.hops)
+    return (whole or not trace.complete) and ttls == list(range(1, len(ttls) + 1)) and (
         1 <= len(ttls) <= MAX_WHOLE
     )  # fmt: skip
 
 
 def batch_of(traces: Sequence[PathTrace], places: Sequence[Place] | None = None) -> TraceBatch:
-    """Return whole traces as a batch."""
+    """Return such traces as a batch."""
     width = max(len(trace.hops) for trace in traces)
     addresses: dict[str, int] = {}
     ends: dict[str, int] = {}
@@ -34,7 +35,10 @@ def batch_of(traces: Sequence[PathTrace], places: Sequence[Place] | None = None)
     rtts_ns = np.full((len(traces), width), NULL, np.int64)
     for row, trace in enumerate(traces):
         for place, hop in enumerate(trace.hops):
-            hops[row, place] = addresses.setdefault(str(hop.address), len(addresses))
+            hops[row, place] = (
+                SILENT if hop.address is None
+                else addresses.setdefault(hop.address, len(addresses))
+            )  # fmt: skip
             rtts_ns[row, place] = NULL if hop.rtt_ns is None else hop.rtt_ns
     src = [ends.setdefault(trace.src, len(ends)) for trace in traces]
     dst = [ends.setdefault(trace.dst, len(ends)) for trace in traces]
@@ -49,6 +53,7 @@ def batch_of(traces: Sequence[PathTrace], places: Sequence[Place] | None = None)
         offset=in_log[:, 2],
         traced_ns=np.array([us_to_ns(trace.traced_at) for trace in traces], np.int64),
         discovery=np.array([trace.cause is TraceCause.DISCOVERY for trace in traces]),
+        complete=np.array([trace.complete for trace in traces]),
         addresses=list(addresses),
         hops=hops,
         rtts_ns=rtts_ns,
@@ -56,15 +61,15 @@ def batch_of(traces: Sequence[PathTrace], places: Sequence[Place] | None = None)
 
 
 def feed_batched(core: Core, events: Sequence[Event]) -> None:
-    """Feed the events of a poll as the service does: whole traces after all others."""
-    whole = [e for e in events if isinstance(e.record, PathTrace) and is_whole(e.record)]
-    gone = set(map(id, whole))
+    """Feed the events of a poll as the service does: traces in batches after all others."""
+    regular = [e for e in events if isinstance(e.record, PathTrace) and is_regular(e.record)]
+    gone = set(map(id, regular))
     for event in events:
         if id(event) not in gone:
             core.feed(event)
-    if whole:
-        places = [(event.at_ns, event.partition, event.offset) for event in whole]
-        core.feed_batch(batch_of([event.record for event in whole], places))
+    if regular:
+        places = [(event.at_ns, event.partition, event.offset) for event in regular]
+        core.feed_batch(batch_of([event.record for event in regular], places))
 
 
 def feed_polls(core: Core, events: Sequence[Event], size: int = 500) -> None:

@@ -65,28 +65,31 @@ def test_what_is_read_together_is_what_is_decoded_alone(topic: Topic) -> None:
     assert reader.read(poll[: LEAST - 1]) == {}
 
 
-def test_whole_traces_are_taken_out_of_a_poll() -> None:
-    """The others stay in order: of other topics, tombstones, garbage, and traces that broke off."""
+def test_traces_are_taken_out_of_a_poll() -> None:
+    """The others stay in order: of other topics, tombstones, garbage, complete ones with gaps."""
     hop = {"ttl": 1, "address": "10.0.0.1", "rtt_ns": 5}
     whole = valid_datum(PATH_TRACE.name) | {"complete": True, "hops": [hop]}
-    broken = whole | {"complete": False}
+    silent = hop | {"address": None, "rtt_ns": None}
+    gaps = whole | {"hops": [silent, hop | {"ttl": 2}]}
+    broken = whole | {"complete": False, "hops": [silent]}
     key = str(whole["path_id"])
-    values = [CODEC.encode_datum(PATH_TRACE, datum) for datum in (whole, broken)]
+    values = [CODEC.encode_datum(PATH_TRACE, datum) for datum in (whole, gaps, broken)]
     beat = valid_datum(HEARTBEAT.name)
-    raw = [values[0], None, values[1], b"x", *[values[0]] * LEAST]
+    raw = [values[0], None, values[1], b"x", *[values[0]] * LEAST, values[2]]
     poll = [(PATH_TRACE, cast(Message, Received(key, one, n))) for n, one in enumerate(raw)]
     value = CODEC.encode_datum(HEARTBEAT, beat)
     poll.insert(2, (HEARTBEAT, cast(Message, Received(str(beat["agent_id"]), value))))
-    batch, others, read = NetworkReader(CODEC, CLUSTER).read_whole(poll)
+    batch, others, read = NetworkReader(CODEC, CLUSTER).read_batch(poll)
     assert batch is not None
-    kept = flow_trace_of(CODEC.decode(PATH_TRACE, values[0], arrival_ns=ARRIVAL_NS))
-    assert list(batch.flow_traces(range(len(batch)))) == [kept] * (1 + LEAST)
-    assert batch.offset.tolist() == [0, *range(4, 4 + LEAST)]
+    kept, uneven, broke_off = (
+        flow_trace_of(CODEC.decode(PATH_TRACE, value, arrival_ns=ARRIVAL_NS)) for value in values
+    )
+    assert list(batch.flow_traces(range(len(batch)))) == [kept] * (1 + LEAST) + [broke_off]
+    assert batch.offset.tolist() == [0, *range(4, 5 + LEAST)]
     assert set(batch.partition.tolist()) == {3}
     assert set(batch.at_ns.tolist()) == {ARRIVAL_NS // MS_NS * MS_NS}
     assert others == [poll[place] for place in (1, 2, 3, 4)]
     found = [read.get(id(message)) for _, message in others]
-    broke_off = flow_trace_of(CODEC.decode(PATH_TRACE, values[1], arrival_ns=ARRIVAL_NS))
-    assert found == [None, None, broke_off, None]
-    few = NetworkReader(CODEC, CLUSTER).read_whole(poll[: LEAST - 1])
+    assert found == [None, None, uneven, None]
+    few = NetworkReader(CODEC, CLUSTER).read_batch(poll[: LEAST - 1])
     assert few == (None, poll[: LEAST - 1], {})

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 from hypothesis import given
@@ -15,7 +16,7 @@ from schemas.codec import Codec
 from schemas.enums import TraceCause
 from schemas.ids import path_id
 from schemas.records import PathTrace, TraceHop
-from tests.unit.localizer.batched import batch_of, is_whole
+from tests.unit.localizer.batched import batch_of, is_regular
 
 CODEC = Codec()
 CLUSTER = "c"
@@ -71,16 +72,18 @@ def read_batch(records: list[PathTrace], keys: list[bytes] | None = None) -> lis
         own, values, arrivals_ns, Places(arrivals_ns + numbers, numbers, numbers + 7)
     )
     assert taken.sum() == (0 if batch is None else len(batch))
-    whole: Iterator[FlowTrace] = iter(())
+    left = zip(compress(records, ~taken), others, strict=True)
+    assert not any(is_regular(record) for record, kept in left if kept is not None)
+    there: Iterator[FlowTrace] = iter(())
     if batch is not None:
         assert batch.partition.tolist() == np.flatnonzero(taken).tolist()
         assert batch.offset.tolist() == (np.flatnonzero(taken) + 7).tolist()
         assert batch.at_ns.tolist() == (arrivals_ns + numbers)[taken].tolist()
         assert [(batch.ends[a], batch.ends[b]) for a, b in zip(batch.src, batch.dst, strict=True)
                 ] == [key[:2] for key in batch.keys]  # fmt: skip
-        whole = batch.flow_traces(range(len(batch)))
+        there = batch.flow_traces(range(len(batch)))
     rest = iter(others)
-    found = [next(whole) if is_taken else next(rest) for is_taken in taken.tolist()]
+    found = [next(there) if is_taken else next(rest) for is_taken in taken.tolist()]
     assert list(rest) == []
     return found
 
@@ -92,7 +95,7 @@ def read_batch(records: list[PathTrace], keys: list[bytes] | None = None) -> lis
     ),
     odd=st.integers(0, 10),
 )
-def test_whole_traces_are_columns_of_what_is_kept(records: list[PathTrace], odd: int) -> None:
+def test_traces_are_columns_of_what_is_kept(records: list[PathTrace], odd: int) -> None:
     """Also between those of other clusters, and under other keys; equal texts are one number."""
     keys = [record.path_id.encode() for record in records]
     if odd < len(keys):
@@ -103,13 +106,13 @@ def test_whole_traces_are_columns_of_what_is_kept(records: list[PathTrace], odd:
 @given(records=st.lists(traces(), min_size=1, max_size=8), rows=st.lists(st.integers(0, 30)))
 def test_batches_are_selected_and_joined(records: list[PathTrace], rows: list[int]) -> None:
     """What is selected of several batches is what stands in them."""
-    whole = [record for record in records if is_whole(record)]
-    if not whole:
+    regular = [record for record in records if is_regular(record)]
+    if not regular:
         return
-    batch = batch_of(whole)
-    parts = [batch.select(np.array([row % len(whole)])) for row in rows]
+    batch = batch_of(regular)
+    parts = [batch.select(np.array([row % len(regular)])) for row in rows]
     both = joined([batch, *parts])
-    expected = [*whole, *(whole[row % len(whole)] for row in rows)]
+    expected = [*regular, *(regular[row % len(regular)] for row in rows)]
     found = list(both.flow_traces(range(len(both))))
     assert found == [flow_trace_of(record) for record in expected]
     assert [(both.ends[a], both.ends[b]) for a, b in zip(both.src, both.dst, strict=True)] == [
