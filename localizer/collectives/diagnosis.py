@@ -19,16 +19,15 @@ from localizer.collectives.ranges import rank_text
 from localizer.collectives.signatures import Aspect, Mismatch, describe, find_mismatch
 from localizer.collectives.slow_ranks import SlowRank, find_slow_rank
 from localizer.collectives.stacks import where_ranks_are
+from localizer.collectives.transfers import unresolved_transfer, waits_of_pairs
 from localizer.collectives.waiting import (
     End,
     Place,
     Wait,
     ends_of,
     past_mismatches,
-    unresolved_transfer,
     waits_of_gpus,
     waits_of_groups,
-    waits_of_pairs,
     waits_of_the_ended,
 )
 from schemas.enums import CollectiveState

@@ -5,11 +5,11 @@ itself is where a hang begins: a rank, an operation that all have launched, or r
 for each other in a circle.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from localizer.collectives.groups import Group, is_finished, is_synchronising
+from localizer.collectives.groups import Group, is_synchronising
 from localizer.collectives.signatures import Mismatch
 from schemas.records import CollectiveOp, CollectiveSnapshot
 
@@ -121,42 +121,6 @@ def _waits_at(
             yield Opening(gate, target, sure=sure)
 
 
-def waits_of_pairs(
-    snapshots: Sequence[CollectiveSnapshot], groups: Mapping[str, Group]
-) -> list[Wait]:
-    """Return who waits for whom in point-to-point operations.
-
-    Ranks count these for themselves, and rings lose their beginning, so that the two ends of a
-    transfer are matched from the last that was finished on. Where one end has finished all of its
-    own, as a send that was buffered, the transfers of the pair are counted instead.
-    """
-    whole = {snapshot.rank: not snapshot.dropped_before for snapshot in snapshots}
-    counts: dict[tuple[str, tuple[int, int]], Counter[int]] = defaultdict(Counter)
-    pending: dict[tuple[str, tuple[int, int]], dict[int, tuple[int, CollectiveOp]]]
-    pending = defaultdict(dict)
-    for snapshot in snapshots:
-        for operation in snapshot.operations:
-            ends = _ends(snapshot.rank, operation, groups) if operation.is_p2p else None
-            if ends is None:
-                continue
-            pair = operation.communicator, ends
-            counts[pair][snapshot.rank] += 1
-            if not is_finished(operation):
-                # Only the first that is unfinished: what follows waits for it.
-                number = counts[pair][snapshot.rank]
-                pending[pair].setdefault(snapshot.rank, (number, operation))
-    found = []
-    for pair, held in pending.items():
-        name, ends = pair
-        place = Place(name, 0, *ends)
-        for rank, (number, operation) in held.items():
-            other = ends[1] if rank == ends[0] else ends[0]
-            launched = other in held or (whole[rank] and counts[pair][other] >= number)
-            sure = launched or (whole[rank] and whole.get(other, False))
-            found.append(Wait(rank, place if launched else other, place, operation, sure=sure))
-    return found
-
-
 def waits_of_gpus(
     waits: Iterable[Edge],
     snapshots: Iterable[CollectiveSnapshot],
@@ -189,39 +153,6 @@ def waits_of_gpus(
         ):
             found.append(Opening(place, wait.waiter, sure=wait.sure))
     return found
-
-
-def unresolved_transfer(
-    snapshot: CollectiveSnapshot, groups: Mapping[str, Group]
-) -> CollectiveOp | None:
-    """Return the first unfinished point-to-point operation whose other end is not known."""
-    return next(
-        (
-            operation
-            for operation in snapshot.operations
-            if operation.is_p2p
-            and not is_finished(operation)
-            and _ends(snapshot.rank, operation, groups) is None
-        ),
-        None,
-    )
-
-
-def _ends(
-    rank: int, operation: CollectiveOp, groups: Mapping[str, Group]
-) -> tuple[int, int] | None:
-    """Return sender and receiver as ranks of the job.
-
-    None where places in the group cannot be turned into ranks: its members are not all known, or
-    the rank's own place is not where its members say.
-    """
-    group = groups.get(operation.communicator)
-    if group is None or operation.sender is None or operation.receiver is None:
-        return None
-    if max(operation.sender, operation.receiver) >= len(group.members) or group.possible:
-        return None
-    sender, receiver = group.members[operation.sender], group.members[operation.receiver]
-    return (sender, receiver) if rank in {sender, receiver} else None
 
 
 def waits_of_the_ended(

@@ -1,0 +1,162 @@
+"""Who waits for whom in transfers from one rank to another.
+
+Each rank counts its transfers for itself, so that the two ends of one are matched by how many of
+the pair each launched. Where a ring, or whoever keeps histories, lost the first of them, counts
+begin at a collective operation that both ranks launched.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from localizer.collectives.groups import Group, is_finished
+from localizer.collectives.waiting import Place, Wait
+from schemas.records import CollectiveOp, CollectiveSnapshot
+
+# The name of a group, and sender and receiver as ranks of the job.
+Pair = tuple[str, tuple[int, int]]
+
+
+def waits_of_pairs(
+    snapshots: Sequence[CollectiveSnapshot], groups: Mapping[str, Group]
+) -> list[Wait]:
+    """Return who waits for whom in point-to-point operations.
+
+    Where one end has finished all of its own, as a send that was buffered, the transfers of the
+    pair are counted.
+    """
+    by_rank = {snapshot.rank: snapshot for snapshot in snapshots}
+    whole = {snapshot.rank: not snapshot.dropped_before for snapshot in snapshots}
+    counts: dict[Pair, Counter[int]] = defaultdict(Counter)
+    pending: dict[Pair, dict[int, tuple[int, CollectiveOp]]]
+    pending = defaultdict(dict)
+    for snapshot in snapshots:
+        for operation in snapshot.operations:
+            ends = _ends(snapshot.rank, operation, groups) if operation.is_p2p else None
+            if ends is None:
+                continue
+            pair = operation.communicator, ends
+            counts[pair][snapshot.rank] += 1
+            if not is_finished(operation):
+                # Only the first that is unfinished: what follows waits for it.
+                number = counts[pair][snapshot.rank]
+                pending[pair].setdefault(snapshot.rank, (number, operation))
+    found = []
+    progress = _Progress(by_rank, groups)
+    for pair, held in pending.items():
+        name, ends = pair
+        place = Place(name, 0, *ends)
+        for rank, (number, operation) in held.items():
+            other = ends[1] if rank == ends[0] else ends[0]
+            launched = other in held or (whole[rank] and counts[pair][other] >= number)
+            sure = launched or (whole[rank] and whole.get(other, False))
+            if not sure and other in by_rank:
+                launched = progress.launched_too(rank, other, pair, operation)
+            found.append(Wait(rank, place if launched else other, place, operation, sure=sure))
+    return found
+
+
+class _Progress:
+    """How far two ranks came, beside each other.
+
+    A program launches a transfer on both sides of it before the same collective operation of a
+    group of both, or after it. So a rank that has launched such an operation has launched the
+    transfers that the other launched before.
+    """
+
+    def __init__(
+        self, snapshots: Mapping[int, CollectiveSnapshot], groups: Mapping[str, Group]
+    ) -> None:
+        self._snapshots = snapshots
+        self._groups = groups
+        # Of a large job few ranks are asked for: their groups are looked for then.
+        self._groups_of: dict[int, set[str]] | None = None
+
+    def launched_too(self, rank: int, other: int, pair: Pair, operation: CollectiveOp) -> bool:
+        """Return whether another rank is known to have launched its end of a rank's transfer."""
+        common = None
+        for name in self._shared(rank, other):
+            group = self._groups[name]
+            mine, its = group.launched[rank], group.launched[other]
+            if mine is None or its is None:
+                continue
+            if its > mine:
+                return True
+            own = group.operations[rank].get(its)
+            if own is None:
+                continue
+            if own.record_id > operation.record_id:
+                return True
+            if common is None or own.record_id > common[0]:
+                common = own.record_id, group.operations[other][its].record_id
+        if common is None:
+            return False
+        counts = [
+            self._count(one, pair, after, upto)
+            for one, after, upto in (
+                (rank, common[0], operation.record_id), (other, common[1], None),
+            )
+        ]  # fmt: skip
+        mine, its = counts
+        return mine is not None and its is not None and its >= mine
+
+    def _shared(self, rank: int, other: int) -> list[str]:
+        """Return the groups of two ranks, by name."""
+        if self._groups_of is None:
+            self._groups_of = defaultdict(set)
+            for name, group in self._groups.items():
+                for member in group.launched:
+                    self._groups_of[member].add(name)
+        return sorted(self._groups_of[rank] & self._groups_of[other])
+
+    def _count(self, rank: int, pair: Pair, after: int, upto: int | None) -> int | None:
+        """Count a rank's transfers of a pair after a record id, and up to one.
+
+        None if some may have been lost: of each communicator the last are kept, so that none is
+        missing where an earlier one is there.
+        """
+        snapshot = self._snapshots[rank]
+        name, ends = pair
+        count, covered = 0, not snapshot.dropped_before
+        for operation in reversed(snapshot.operations):
+            if operation.communicator != name:
+                continue
+            if operation.record_id <= after:
+                covered = True
+                break
+            inside = upto is None or operation.record_id <= upto
+            if operation.is_p2p and inside and _ends(rank, operation, self._groups) == ends:
+                count += 1
+        return count if covered else None
+
+
+def unresolved_transfer(
+    snapshot: CollectiveSnapshot, groups: Mapping[str, Group]
+) -> CollectiveOp | None:
+    """Return the first unfinished point-to-point operation whose other end is not known."""
+    return next(
+        (
+            operation
+            for operation in snapshot.operations
+            if operation.is_p2p
+            and not is_finished(operation)
+            and _ends(snapshot.rank, operation, groups) is None
+        ),
+        None,
+    )
+
+
+def _ends(
+    rank: int, operation: CollectiveOp, groups: Mapping[str, Group]
+) -> tuple[int, int] | None:
+    """Return sender and receiver as ranks of the job.
+
+    None where places in the group cannot be turned into ranks: its members are not all known, or
+    the rank's own place is not where its members say.
+    """
+    group = groups.get(operation.communicator)
+    if group is None or operation.sender is None or operation.receiver is None:
+        return None
+    if max(operation.sender, operation.receiver) >= len(group.members) or group.possible:
+        return None
+    sender, receiver = group.members[operation.sender], group.members[operation.receiver]
+    return (sender, receiver) if rank in {sender, receiver} else None

@@ -1,0 +1,54 @@
+"""Which end of a transfer is behind, where a ring has lost how many there were."""
+
+from localizer.collectives.diagnosis import HangClass, diagnose
+from probers.collectives.flight_recorder import read_dump
+from tests.flight_recorder import Rank
+
+# All ranks; data parallel ranks 0 and 1; rank 0's stage of a pipeline and the next, rank 2's.
+GROUPS = {"0": [0, 1, 2, 3], "1": [0, 1], "9": [0, 2]}
+RING = 4
+
+
+def late_in_a_transfer(*, sent: bool, agreed: bool) -> list[Rank]:
+    """Return ranks of which 0 waits to receive from 2, and 1 for 0.
+
+    Rank 2 has sent, or not, and gone on, if `agreed`, to what all ranks do at an iteration's end.
+    """
+    ranks = [Rank(rank, GROUPS) for rank in range(4)]
+    for _ in range(3):
+        ranks[0].launch("9", "send 0->1", p2p=True).launch("9", "recv 0<-1", p2p=True)
+        ranks[2].launch("9", "recv 1<-0", p2p=True).launch("9", "send 1->0", p2p=True)
+        for rank in ranks:
+            rank.launch("0")
+    ranks[0].launch("9", "recv 0<-1", p2p=True, state="started")
+    ranks[1].launch("1", state="started")
+    if sent:
+        ranks[2].launch("9", "send 1->0", p2p=True)
+    for rank in ranks[2:] if agreed else ranks[3:]:
+        rank.launch("0", state="started")
+    return ranks
+
+
+def judge(ranks: list[Rank]) -> list[tuple[HangClass, tuple[int, ...]]]:
+    """Return what the findings say, of rings that have lost their beginning."""
+    dumps = [read_dump(r.time_out().pickled(ring=RING), f"d{r.rank}") for r in ranks]
+    found = diagnose([dump.snapshot for dump in dumps]).findings
+    return [(finding.hang_class, finding.ranks) for finding in found]
+
+
+def test_a_sender_that_went_on_is_not_waited_for() -> None:
+    """Or rank 0 waits for 2, which waits for 1, which waits for 0, in groups of other orders."""
+    assert judge(late_in_a_transfer(sent=True, agreed=True)) == [(HangClass.NOT_FINISHED, ())]
+
+
+def test_transfers_are_counted_from_what_both_launched() -> None:
+    """Rank 2 has sent, and has not launched what rank 3 waits in."""
+    assert sorted(judge(late_in_a_transfer(sent=True, agreed=False))) == [
+        (HangClass.NEVER_LAUNCHED, (2,)), (HangClass.NOT_FINISHED, ()),
+    ]  # fmt: skip
+
+
+def test_a_sender_that_did_not_send_is_waited_for() -> None:
+    """It has launched nothing that rank 0 has not."""
+    found = judge(late_in_a_transfer(sent=False, agreed=False))
+    assert found == [(HangClass.NEVER_LAUNCHED, (2,))]
