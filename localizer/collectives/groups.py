@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
+from localizer.collectives.histories import by_sequence
 from schemas.enums import CollectiveState
 from schemas.records import CollectiveOp, CollectiveSnapshot
 
@@ -165,7 +166,7 @@ def line_up(
     by_rank = {snapshot.rank: snapshot for snapshot in snapshots}
     absent = sorted(set(ranks) - set(by_rank))
     told: dict[str, set[int]] = {name: set(held) for name, held in (members or {}).items()}
-    recorded: dict[str, dict[int, dict[int, CollectiveOp]]] = defaultdict(dict)
+    recorded: dict[str, dict[int, Mapping[int, CollectiveOp]]] = defaultdict(dict)
     descriptions: dict[str, str] = {}
     for rank, snapshot in sorted(by_rank.items()):
         for view in snapshot.communicators:
@@ -173,15 +174,7 @@ def line_up(
                 descriptions[view.communicator] = view.description
             if view.ranks is not None and view.communicator not in (members or {}):
                 told.setdefault(view.communicator, set()).update(view.ranks)
-        # All operations of all ranks pass here: a dictionary at hand for each.
-        mine: dict[str, dict[int, CollectiveOp]] = {}
-        for operation in snapshot.operations:
-            own = mine.get(operation.communicator)
-            if own is None:
-                own = mine[operation.communicator] = {}
-            if not operation.is_p2p:
-                own[operation.sequence] = operation
-        for name, own in mine.items():
+        for name, own in by_sequence(snapshot.operations).items():
             recorded[name][rank] = own
     for name, description in descriptions.items():
         if description == WORLD:
@@ -235,7 +228,7 @@ def _group(
     doubtful: Set[int],
 ) -> Group:
     present = sorted(recorded)
-    operations = {rank: dict(sorted(recorded[rank].items())) for rank in present}
+    operations = {rank: recorded[rank] for rank in present}
     launched = {rank: max(operations[rank], default=None) for rank in present}
     heads = [head for head in launched.values() if head is not None]
     least = min(heads, default=None)
@@ -247,13 +240,13 @@ def _group(
     )  # fmt: skip
 
 
-def _done(operations: dict[int, CollectiveOp], least: int | None) -> int | None:
+def _done(operations: Mapping[int, CollectiveOp], least: int | None) -> int | None:
     """Return up to which sequence a rank has finished what it launched, of sorted operations.
 
     gloo marks operations that failed as it marks those that are done. One that some rank has
     not launched cannot have been done.
     """
-    for sequence in reversed(operations):
+    for sequence in reversed(list(operations)):
         operation = operations[sequence]
         if is_finished(operation) and (
             least is None or sequence <= least or not is_synchronising(operation.operation)

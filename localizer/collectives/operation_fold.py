@@ -188,6 +188,26 @@ def choose(rows: Int64s, unmeasured: Bools, keep: int, held: Int64s, kept: Bools
 
 
 @compiled
+def first_to_wait(rows: Int64s, began: int) -> int:
+    """Return the place of what waits and began first; -1: of none it is known when it began.
+
+    Parameters
+    ----------
+    rows
+        Shape (17, n).
+    began
+        The row that says when.
+    """
+    found = -1
+    for i in range(rows.shape[1]):
+        if rows[_STATE, i] == COMPLETED or rows[began, i] == NULL:
+            continue
+        if found < 0 or rows[began, i] < rows[began, found]:
+            found = i
+    return found
+
+
+@compiled
 def summarise(rows: Int64s, waited: Int64s, most_us: int, count: Int64s, longest: Int64s) -> int:
     """Count waits by communicator, and note the longest; return how many are left out as too long.
 
@@ -225,4 +245,5 @@ def warm() -> None:
     match(rows, rows, marks, marks, counts)
     measure(rows, marks, 1, 0, numbers.reshape(2, 0))
     choose(rows, marks, 1, numbers, marks)
+    first_to_wait(rows, 0)
     summarise(rows, numbers, 0, numbers, numbers)

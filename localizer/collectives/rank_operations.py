@@ -4,17 +4,17 @@ All that wait are known, and the last that have ended of each communicator: they
 rank came, and what usually comes next. They are columns, in order of their record ids.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from localizer.collectives.histories import History, histories_of
 from localizer.collectives.operation_columns import (
     COMPLETED,
     NO_OPERATIONS,
     ROW,
     OperationColumns,
-    records_of,
 )
 from localizer.collectives.operation_fold import (
     COUNTS,
@@ -26,6 +26,7 @@ from localizer.collectives.operation_fold import (
     TAKEN,
     choose,
     drop_unmentioned,
+    first_to_wait,
     match,
     measure,
 )
@@ -114,7 +115,7 @@ class RankOperations:
         self._warm = self._was_cold = False
         # Made when somebody asks.
         self._oldest: OldestWait | None = None
-        self._records: tuple[CollectiveOp, ...] | None = None
+        self._history: History | None = None
 
     def __len__(self) -> int:
         """How many are known."""
@@ -160,14 +161,14 @@ class RankOperations:
         self.forgot |= totals[LOST] > 0
         if totals[REMOVED]:
             self._rows, self._unmeasured = known.take(~removed), self._unmeasured[~removed]
-            self._oldest = self._records = None
+            self._oldest = self._history = None
         if totals[TAKEN]:
             self._add(told if totals[TAKEN] == len(told) else told.take(taken))
         return self._measured(keep)
 
     def _add(self, new: OperationColumns) -> None:
         """Add operations, of which none is known."""
-        self._oldest = self._records = None
+        self._oldest = self._history = None
         self._most_pending = max(self._most_pending, self.pending)
         self._timed |= bool((new.column("started_at") != NULL).any())
         codes = self._codes_of(new.communicators)[new.column("communicator")]
@@ -203,7 +204,7 @@ class RankOperations:
         if not kept.all():
             self._rows, self._unmeasured = self._rows.take(kept), self._unmeasured[kept]
             self.forgot = True
-            self._records = None
+            self._history = None
 
     def _codes_of(self, communicators: Sequence[str]) -> Int64s:
         """Return the places of some names among the rank's own."""
@@ -284,16 +285,14 @@ class RankOperations:
         What its GPU has not begun, if that is recorded, waits for nobody yet.
         """
         if self._oldest is None and self.pending:
-            waiting = self._rows.take(~self._rows.finished)
-            began = waiting.column("started_at" if self._timed else "launched_at")
-            places = np.flatnonzero(began != NULL)
-            if len(places):
-                place = places[np.argmin(began[places])]
-                timeout_ms = int(waiting.column("timeout_ms")[place])
+            began_row = ROW["started_at" if self._timed else "launched_at"]
+            place = first_to_wait(self._rows.numbers, began_row)
+            if place >= 0:
+                code, timeout_ms, began_at = self._rows.numbers[
+                    [ROW["communicator"], ROW["timeout_ms"], began_row], place
+                ].tolist()
                 self._oldest = OldestWait(
-                    self._names[waiting.column("communicator")[place]],
-                    None if timeout_ms == NULL else timeout_ms,
-                    int(began[place]),
+                    self._names[code], None if timeout_ms == NULL else timeout_ms, began_at
                 )
         return self._oldest
 
@@ -326,7 +325,7 @@ class RankOperations:
 
     def communicators(self) -> list[str]:
         """Return the communicators of its operations, by name."""
-        codes = np.unique(self._rows.column("communicator")).tolist()
+        codes = set(self._rows.column("communicator").tolist())
         return sorted(self._names[code] for code in codes)
 
     def kinds(self) -> int:
@@ -359,8 +358,12 @@ class RankOperations:
 
     def records(self) -> tuple[CollectiveOp, ...]:
         """Return them as records, by record id."""
-        make_records([self])
-        return self._records or ()
+        return tuple(self._rows.records())
+
+    @property
+    def columns(self) -> OperationColumns:
+        """All that are known, by record id."""
+        return self._rows
 
     def most_bytes(self, left_out: Collection[str]) -> int:
         """Return the bytes of the largest operation, those of some communicators left out."""
@@ -373,8 +376,12 @@ class RankOperations:
         return numbers_or_none(self._rows.column("timeout_ms")[~self._rows.finished])
 
 
-def make_records(ranks: Iterable[RankOperations]) -> None:
-    """Make the records of ranks that have none: of many at once it takes a third as long."""
-    lacking = [rank for rank in ranks if rank._records is None]
-    for rank, found in zip(lacking, records_of([r._rows for r in lacking]), strict=True):
-        rank._records = tuple(found)
+def histories(ranks: Sequence[RankOperations]) -> list[History]:
+    """Return what is known of ranks as an analysis reads it; of what did not change, as before."""
+    made = iter(histories_of([rank._rows for rank in ranks if rank._history is None]))
+    found = []
+    for rank in ranks:
+        if rank._history is None:
+            rank._history = next(made)
+        found.append(rank._history)
+    return found

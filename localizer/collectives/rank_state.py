@@ -4,14 +4,15 @@ Batches say what changed.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from localizer.collectives.histories import histories_of
 from localizer.collectives.operation_columns import OperationColumns, records_of
-from localizer.collectives.rank_operations import OldestWait, RankOperations, Waits, make_records
+from localizer.collectives.rank_operations import OldestWait, RankOperations, Waits, histories
 from schemas.enums import ProcessState
-from schemas.records import CollectiveBatch, CollectiveSnapshot, CommunicatorProgress
+from schemas.records import CollectiveBatch, CollectiveOp, CollectiveSnapshot, CommunicatorProgress
 from schemas.units import SECOND_NS, US_NS, us_to_ns
 
 # A collector sends a batch of each rank every two seconds: five have not come.
@@ -165,16 +166,14 @@ def snapshots_of(
         state.operations.since(state._launched_after(after_ns), first.get(state.rank, 0))
         for state in states
     ]
-    chosen = iter(records_of([part for part in parts if part is not None]))
-    make_records(
-        state.operations for state, part in zip(states, parts, strict=True) if part is None
-    )
+    operations_of = _histories(states, parts, every=bool(first))
+    views_of = _Views(views)
     found = []
-    for state, part in zip(states, parts, strict=True):
-        operations = state.operations.records() if part is None else tuple(next(chosen))
+    for state, part, operations in zip(states, parts, operations_of, strict=True):
         dropped = state.batch.dropped_before
         if operations and (state.operations.forgot or part is not None):
-            dropped = max(dropped, operations[0].record_id)
+            rows = state.operations.columns if part is None else part
+            dropped = max(dropped, int(rows.column("record_id")[0]))
         found.append(
             CollectiveSnapshot(
                 rank=state.rank,
@@ -184,16 +183,34 @@ def snapshots_of(
                 taken_at=state.known_until,
                 taken_at_missing_reason=state.batch.missing_reason,
                 dropped_before=dropped,
-                communicators=tuple(
-                    views[name] if name in views else _unknown(name)
-                    for name in state.operations.communicators()
-                ),
+                communicators=tuple(map(views_of.__getitem__, state.operations.communicators())),
                 operations=operations,
             )
         )
     return found
 
 
-def _unknown(name: str) -> CommunicatorProgress:
-    """Return a communicator of which there is no record."""
-    return CommunicatorProgress(communicator=name, description="", ranks=None)
+def _histories(
+    states: Sequence[RankState], parts: Sequence[OperationColumns | None], *, every: bool
+) -> Iterator[Sequence[CollectiveOp]]:
+    """Yield the operations of ranks, a part of them or, where that is None, all that are known.
+
+    `every`: whether records of all are wanted, as to compare ranks.
+    """
+    if every:
+        yield from records_of(
+            [s.operations.columns if p is None else p for s, p in zip(states, parts, strict=True)]
+        )
+        return
+    cut = iter(histories_of([part for part in parts if part is not None]))
+    whole = iter(histories([s.operations for s, p in zip(states, parts, strict=True) if p is None]))
+    for part in parts:
+        yield next(whole if part is None else cut)
+
+
+class _Views(dict[str, CommunicatorProgress]):
+    """Communicators by name, those of which there is no record as well."""
+
+    def __missing__(self, name: str) -> CommunicatorProgress:
+        view = self[name] = CommunicatorProgress(communicator=name, description="", ranks=None)
+        return view

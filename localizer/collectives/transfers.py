@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from localizer.collectives.groups import Group, is_finished
+from localizer.collectives.histories import transfers_of
 from localizer.collectives.waiting import Place, Wait
 from schemas.records import CollectiveOp, CollectiveSnapshot
 
@@ -30,8 +31,8 @@ def waits_of_pairs(
     pending: dict[Pair, dict[int, tuple[int, CollectiveOp]]]
     pending = defaultdict(dict)
     for snapshot in snapshots:
-        for operation in snapshot.operations:
-            ends = _ends(snapshot.rank, operation, groups) if operation.is_p2p else None
+        for operation in transfers_of(snapshot.operations):
+            ends = _ends(snapshot.rank, operation, groups)
             if ends is None:
                 continue
             pair = operation.communicator, ends
@@ -136,10 +137,8 @@ def unresolved_transfer(
     return next(
         (
             operation
-            for operation in snapshot.operations
-            if operation.is_p2p
-            and not is_finished(operation)
-            and _ends(snapshot.rank, operation, groups) is None
+            for operation in transfers_of(snapshot.operations)
+            if not is_finished(operation) and _ends(snapshot.rank, operation, groups) is None
         ),
         None,
     )

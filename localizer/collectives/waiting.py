@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from localizer.collectives.groups import Group, is_synchronising
+from localizer.collectives.histories import is_timed
 from localizer.collectives.signatures import Mismatch
 from schemas.records import CollectiveOp, CollectiveSnapshot
 
@@ -132,7 +133,7 @@ def waits_of_gpus(
     not begun waits for what it does before. Only where the recorder has times of beginnings; a send
     holds nothing up.
     """
-    timed = {s.rank for s in snapshots if any(o.started_at is not None for o in s.operations)}
+    timed = {s.rank for s in snapshots if is_timed(s.operations)}
     held = [wait for wait in waits if isinstance(wait, Wait)]
     oldest: dict[int, int] = {}
     for wait in held:

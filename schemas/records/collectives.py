@@ -1,5 +1,6 @@
 """Collective operations of a training job, as one rank recorded them."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from schemas.enums import CollectiveState
@@ -94,4 +95,4 @@ class CollectiveSnapshot:
     taken_at_missing_reason: str | None
     dropped_before: int
     communicators: tuple[CommunicatorProgress, ...]
-    operations: tuple[CollectiveOp, ...]
+    operations: Sequence[CollectiveOp]

@@ -58,7 +58,7 @@ def told(found: JobFeed, seconds: int = 28, *, by_codec: bool = False) -> tuple[
                 record = CODEC.decode(topic, CODEC.encode(topic, record))
                 assert record == read.record
                 if isinstance(record, CollectiveBatch):
-                    operations = snapshot_of(record, {}).operations
+                    operations = tuple(snapshot_of(record, {}).operations)
                     assert operations == read.operations
             feed(watch, replace(read, record=record, operations=operations))
         for hang in watch.advance(1_767_225_600_000_000_000 + second * 1_000_000_000):
