@@ -22,6 +22,8 @@ LIMIT_S: Final = 20.0
 EXIT_CODE: Final = 3
 # What Python itself ends with where it cannot write the last of its output.
 UNWRITTEN_CODE: Final = 120
+# As shells say of what Ctrl-C has ended.
+INTERRUPTED_CODE: Final = 130
 
 
 @contextmanager
@@ -69,23 +71,36 @@ def end_with(main: Callable[[], object]) -> NoReturn:
     also after Python has forgotten the clients, and C takes OpenSSL's memory away under them: of
     processes whose broker had an untrusted certificate one in a hundred crashed (SIGSEGV, SIGABRT).
     """
+    code = 1
+    try:
+        code = _code_of(main)
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            # None where it was closed before the program began.
+            if stream is not None and not stream.closed:
+                try:
+                    stream.flush()
+                except OSError:
+                    code = code or UNWRITTEN_CODE
+    finally:
+        os._exit(code & 0xFF)
+
+
+def _code_of(main: Callable[[], object]) -> int:
     try:
         code = main()
     except SystemExit as asked:
         code = asked.code
+    except KeyboardInterrupt:
+        return INTERRUPTED_CODE
     except BaseException:  # noqa: BLE001 - printed as Python does, and it ends the process
         sys.excepthook(*sys.exc_info())
-        code = 1
-    if not isinstance(code, int | None):
+        return 1
+    if isinstance(code, int):
+        return code
+    if code is not None:
         print(code, file=sys.stderr)
-        code = 1
-    logging.shutdown()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        code = code or UNWRITTEN_CODE
-    os._exit(code or 0)
+    return int(code is not None)
 
 
 def _leave(limit_s: float) -> None:

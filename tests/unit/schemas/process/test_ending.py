@@ -73,6 +73,7 @@ end_with(main)
         ("sys.exit(4)", 4, ""),
         ("sys.exit('why')", 1, "why\n"),
         ("raise ValueError(7)", 1, "ValueError: 7\n"),
+        ("raise KeyboardInterrupt", 130, ""),
     ],
 )
 def test_a_process_ends_at_once_with_its_code(last: str, code: int, said: str) -> None:
@@ -95,3 +96,11 @@ def test_output_that_cannot_be_written_is_no_success() -> None:
             [sys.executable, "-c", program], stdout=full, env=buffered, check=False
         )
     assert process.returncode == 120
+
+
+@pytest.mark.parametrize("closed", ["sys.stdout.close()", "sys.stdout = None"])
+def test_a_stream_that_is_closed_is_not_written(closed: str) -> None:
+    """As of a command that was started with `>&-`."""
+    program = END.format(last=f"{closed}; return 3")
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (process.returncode, process.stderr) == (3, b"")
