@@ -156,8 +156,8 @@ def _is_part(case: Case, whole: Case) -> bool:
     if not all(whole.cause.name in flow.components for flow in case.open):
         return False
     mine = {flow.key for flow in case.open}
-    others = _rises_ns(flow for flow in whole.open if flow.key not in mine)
-    rises = _rises_ns(case.open)
+    others = rises_ns(flow for flow in whole.open if flow.key not in mine)
+    rises = rises_ns(case.open)
     if not others or not rises:
         return False
     usual = median(others)
@@ -165,7 +165,7 @@ def _is_part(case: Case, whole: Case) -> bool:
     return float(bdtrc(more - 1, len(rises), 0.5)) > CHANCE_OF_MORE
 
 
-def _rises_ns(flows: Iterable[BadFlow]) -> list[int]:
+def rises_ns(flows: Iterable[BadFlow]) -> list[int]:
     """Return by how much each 5-tuple has risen, where it is known."""
     rises = ([s.shift_ns for s in f.symptoms if s.shift_ns is not None] for f in flows)
     return [max(one) for one in rises if one]

@@ -11,6 +11,7 @@ Each reason to wait avoids a false alarm:
 * Few 5-tuples: partial loss causes three consecutive losses on one 5-tuple now and then; a black
   hole for a single 5-tuple lasts.
 * Queues are full for a while: a job's burst is no fault.
+* Replies that another fault delays make 5-tuples late that do not cross it.
 * Loss and latency appear on one 5-tuple after another: their detectors need several probes or a
   window.
 """
@@ -25,7 +26,14 @@ from localizer.facts.inputs import Sources
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import WINDOW_SPREAD_NS, cut_share
 from localizer.network.topology import Topology
-from localizer.verdict.cases import ROUND_NS, Case, common_agents, hop_facts, loss_counts
+from localizer.verdict.cases import (
+    ROUND_NS,
+    Case,
+    common_agents,
+    hop_facts,
+    loss_counts,
+    rises_ns,
+)
 from localizer.verdict.catalogue import CUT_SHARE, KINDS
 from localizer.verdict.claims import Claim, make_claim
 from localizer.verdict.kind_model import KindModel, Symptoms
@@ -185,6 +193,7 @@ class Judge:
             and age_ns >= wait_ns
             and case.doubt <= MAX_DOUBT
             and _coherent(shifts)
+            and not _may_be_echo(case, config.min_flows)
             and self._agents_live(case)
             and self._both_ways(case)
         )
@@ -399,6 +408,27 @@ def _at_port(case: Case, topology: Topology) -> float:
     return case.share + sum(share for cause, share in case.shares if cause.name in joined)
 
 
+def _may_be_echo(case: Case, min_flows: int) -> bool:
+    """Return whether replies that an open fault elsewhere delays explain that a case is late.
+
+    Round trips are late on their way back as well, and which way that is, is mostly not known. So
+    a second fault needs 5-tuples that cannot cross the first, either way, or another delay.
+    """
+    known = case.evidence.known
+    if not known or case.cause.name in known:
+        return False
+    if sum(known.isdisjoint(flow.components) for flow in case.own) >= min_flows:
+        return False
+    delayed = (flow for flow in case.evidence.bad if not known.isdisjoint(flow.components))
+    own_ns, known_ns = rises_ns(case.open), rises_ns(delayed)
+    return bool(own_ns and known_ns) and _are_near(median(own_ns), median(known_ns))
+
+
+def _are_near(a_ns: float, b_ns: float) -> bool:
+    """Return whether two delays may be the same one: within a factor of two."""
+    return a_ns / 2 <= b_ns <= a_ns * 2
+
+
 def agents_must_live_since(case: Case) -> Sequence[BadFlow]:
     """Return the open 5-tuples from which on an agent must have lived: of a cut, those cut off.
 
@@ -433,5 +463,5 @@ def _coherent(shifts: list[int]) -> bool:
     if not shifts:
         return True
     middle = median(shifts)
-    near = sum(middle / 2 <= shift <= middle * 2 for shift in shifts)
+    near = sum(_are_near(middle, shift) for shift in shifts)
     return near >= COHERENT_SHARE * len(shifts)

@@ -12,7 +12,13 @@ from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.verdict.cases import Case
-from localizer.verdict.judge import BURST_WINDOWS_NS, Judge, agents_must_live_since, by_queues
+from localizer.verdict.judge import (
+    BURST_WINDOWS_NS,
+    Judge,
+    _may_be_echo,
+    agents_must_live_since,
+    by_queues,
+)
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
 from streams.config import REFRESH_STEP_NS, DetectionConfig
@@ -135,3 +141,45 @@ def test_three_windows_may_be_a_burst_and_four_are_none() -> None:
     third_ns, fourth_ns = 3 * config.window_ns, 4 * config.window_ns
     latest_ns = config.lateness_ns + config.closing_spread_ns + REFRESH_STEP_NS
     assert third_ns + latest_ns <= BURST_WINDOWS_NS < fourth_ns + config.lateness_ns
+
+
+def delayed(number: int, rise_us: int, *crossed: str) -> BadFlow:
+    """Return a 5-tuple that is late by so much, and what it crosses."""
+    symptom = Symptom(
+        kind=AnomalyKind.LATENCY, agent_id="a", onset_ns=START, onset_at=START // 1000,
+        seen_ns=START, last_ns=START, sent=30, lost=0, rtt_ns=10_000 + 1_000 * rise_us,
+        baseline_ns=10_000, host_delay_ns=None,
+    )  # fmt: skip
+    return BadFlow(
+        key=("e0", "e1", number), symptoms=(symptom,), components=crossed, prober="a",
+        responder="b", open=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rise_us", "apart", "known", "echo"),
+    [
+        (17, 0, "cable", True),
+        # It is late by another delay; three cannot be its replies; no fault is known; it is known.
+        (60, 0, "cable", False),
+        (17, 3, "cable", False),
+        (17, 0, "", False),
+        (17, 0, "leaf", False),
+    ],
+)
+def test_a_switch_is_not_blamed_for_replies_that_a_slow_cable_delays(
+    rise_us: int, apart: int, known: str, *, echo: bool
+) -> None:
+    """The cable delays what crosses it there and back; what is late crosses the leaf, too."""
+    there = [delayed(number, 17, "leaf", "cable") for number in range(4)]
+    back = [delayed(10 + number, rise_us, "leaf") for number in range(6)]
+    echoing = frozenset(flow.key for flow in back[apart:])
+    case = SimpleNamespace(
+        cause=SimpleNamespace(name="leaf"),
+        open=(*there[:2], *back),
+        own=(*there[:2], *back[:apart]),
+        evidence=SimpleNamespace(
+            bad=(*there, *back), known=frozenset({known} - {""}), echoing=echoing
+        ),
+    )
+    assert _may_be_echo(cast(Case, case), CoreConfig(cluster="c").min_flows) is echo
