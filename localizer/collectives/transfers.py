@@ -1,8 +1,8 @@
 """Who waits for whom in transfers from one rank to another.
 
 Each rank counts its transfers for itself, so that the two ends of one are matched by how many of
-the pair each launched. Where a ring, or whoever keeps histories, lost the first of them, counts
-begin at a collective operation that both ranks launched.
+the pair each launched. Where a ring, or whoever keeps histories, lost the first of them, collective
+operations tell who is ahead.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,6 @@ def waits_of_pairs(
     Where one end has finished all of its own, as a send that was buffered, the transfers of the
     pair are counted.
     """
-    by_rank = {snapshot.rank: snapshot for snapshot in snapshots}
     whole = {snapshot.rank: not snapshot.dropped_before for snapshot in snapshots}
     counts: dict[Pair, Counter[int]] = defaultdict(Counter)
     pending: dict[Pair, dict[int, tuple[int, CollectiveOp]]]
@@ -42,7 +41,7 @@ def waits_of_pairs(
                 number = counts[pair][snapshot.rank]
                 pending[pair].setdefault(snapshot.rank, (number, operation))
     found = []
-    progress = _Progress(by_rank, groups)
+    progress = _Progress(groups)
     for pair, held in pending.items():
         name, ends = pair
         place = Place(name, 0, *ends)
@@ -50,8 +49,8 @@ def waits_of_pairs(
             other = ends[1] if rank == ends[0] else ends[0]
             launched = other in held or (whole[rank] and counts[pair][other] >= number)
             sure = launched or (whole[rank] and whole.get(other, False))
-            if not sure and other in by_rank:
-                launched = progress.launched_too(rank, other, pair, operation)
+            if not sure and other in whole:
+                launched = progress.launched_too(rank, other, operation)
             found.append(Wait(rank, place if launched else other, place, operation, sure=sure))
     return found
 
@@ -64,41 +63,26 @@ class _Progress:
     transfers that the other launched before.
     """
 
-    def __init__(
-        self, snapshots: Mapping[int, CollectiveSnapshot], groups: Mapping[str, Group]
-    ) -> None:
-        self._snapshots = snapshots
+    def __init__(self, groups: Mapping[str, Group]) -> None:
         self._groups = groups
         # Of a large job few ranks are asked for: their groups are looked for then.
         self._groups_of: dict[int, set[str]] | None = None
 
-    def launched_too(self, rank: int, other: int, pair: Pair, operation: CollectiveOp) -> bool:
-        """Return whether another rank is known to have launched its end of a rank's transfer."""
-        common = None
+    def launched_too(self, rank: int, other: int, operation: CollectiveOp) -> bool:
+        """Return whether another rank is known to have launched its end of a rank's transfer.
+
+        Transfers are not counted from an operation on that both launched: of those between, a
+        history may lack some.
+        """
         for name in self._shared(rank, other):
             group = self._groups[name]
             mine, its = group.launched[rank], group.launched[other]
             if mine is None or its is None:
                 continue
-            if its > mine:
-                return True
             own = group.operations[rank].get(its)
-            if own is None:
-                continue
-            if own.record_id > operation.record_id:
+            if its > mine or (own is not None and own.record_id > operation.record_id):
                 return True
-            if common is None or own.record_id > common[0]:
-                common = own.record_id, group.operations[other][its].record_id
-        if common is None:
-            return False
-        counts = [
-            self._count(one, pair, after, upto)
-            for one, after, upto in (
-                (rank, common[0], operation.record_id), (other, common[1], None),
-            )
-        ]  # fmt: skip
-        mine, its = counts
-        return mine is not None and its is not None and its >= mine
+        return False
 
     def _shared(self, rank: int, other: int) -> list[str]:
         """Return the groups of two ranks, by name."""
@@ -108,26 +92,6 @@ class _Progress:
                 for member in group.launched:
                     self._groups_of[member].add(name)
         return sorted(self._groups_of[rank] & self._groups_of[other])
-
-    def _count(self, rank: int, pair: Pair, after: int, upto: int | None) -> int | None:
-        """Count a rank's transfers of a pair after a record id, and up to one.
-
-        None if some may have been lost: of each communicator the last are kept, so that none is
-        missing where an earlier one is there.
-        """
-        snapshot = self._snapshots[rank]
-        name, ends = pair
-        count, covered = 0, not snapshot.dropped_before
-        for operation in reversed(snapshot.operations):
-            if operation.communicator != name:
-                continue
-            if operation.record_id <= after:
-                covered = True
-                break
-            inside = upto is None or operation.record_id <= upto
-            if operation.is_p2p and inside and _ends(rank, operation, self._groups) == ends:
-                count += 1
-        return count if covered else None
 
 
 def unresolved_transfer(
