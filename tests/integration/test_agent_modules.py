@@ -17,12 +17,15 @@ pytestmark = pytest.mark.broker
 
 # Python runs it at the start of every process that finds it.
 HOOK = """
-import atexit, json, os, sys
-def tell():
+import json, os, sys
+leave = os._exit
+def tell(code):
     names = sorted(name for name, module in sys.modules.items() if module is not None)
     with open(os.environ["TEST_MODULES"], "w") as file:
         json.dump(names, file)
-atexit.register(tell)
+    leave(code)
+# Processes end by it: `schemas.process.ending.end_with`.
+os._exit = tell
 """
 # Beyond what the agent may not load at its start: nothing of a numeric or test kind, no
 # second event loop, nothing of duties that its settings do not give it.
