@@ -67,9 +67,6 @@ class History(Sequence[CollectiveOp]):
     def __iter__(self) -> Iterator[CollectiveOp]:
         return iter(self._every())
 
-    def __reversed__(self) -> Iterator[CollectiveOp]:
-        return reversed(self._every())
-
     def _every(self) -> list[CollectiveOp]:
         if len(self.made) < len(self):
             self.made = dict(enumerate(self.columns.records()))

@@ -358,7 +358,7 @@ class RankOperations:
 
     def records(self) -> tuple[CollectiveOp, ...]:
         """Return them as records, by record id."""
-        return tuple(self._rows.records())
+        return tuple(*histories([self]))
 
     @property
     def columns(self) -> OperationColumns:
@@ -378,7 +378,7 @@ class RankOperations:
 
 def histories(ranks: Sequence[RankOperations]) -> list[History]:
     """Return what is known of ranks as an analysis reads it; of what did not change, as before."""
-    made = iter(histories_of([rank._rows for rank in ranks if rank._history is None]))
+    made = iter(histories_of([rank.columns for rank in ranks if rank._history is None]))
     found = []
     for rank in ranks:
         if rank._history is None:

@@ -196,7 +196,7 @@ class RecordIntake:
         """Apply traces at a time `now_ns`."""
         paths, agent_of = self._sources.paths, self._sources.roster.agent_of
         known = batch.between([agent_of(end) is not None for end in batch.ends])
-        paths.add_batch(batch if known.all() else batch.select(np.flatnonzero(known)), now_ns)
+        paths.add_batch(batch.where(known), now_ns)
         for found in batch.flow_traces(np.flatnonzero(~known).tolist()):
             paths.add(found, now_ns, registered=False)
 

@@ -81,8 +81,7 @@ class WaitingEvents:
         if not plain.all():
             for event in _events(batch, np.flatnonzero(~plain)):
                 self.add_event(event)
-            batch = batch.select(np.flatnonzero(plain))
-        self._keep_batch(batch.in_order())
+        self._keep_batch(batch.where(plain).in_order())
         if len(self) > self._drop_at:
             self._drop_oldest()
 

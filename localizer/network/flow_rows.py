@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localizer.network.trace_batches import NO_HOP, SILENT, TraceBatch, padded
-from localizer.network.trace_rows import NO_TRACE, ROWS, Places, TraceRows, grown
+from localizer.network.trace_rows import NO_TRACE, ROWS, Places, TraceRows, grow
 from localizer.network.traces import REFERENCES, Trace
 from schemas.columns.arrays import Bools, Int32s, Int64s
 
@@ -180,10 +180,10 @@ class FlowRows:
         """Make room for the rows in use, and for so many hops."""
         room = self._places.room(len(self._live))
         if room > len(self._live):
-            for name in (
+            names = (
                 "seen_ns", "version", "crossed", "_hops", "_newest_ns", "_last", "_count",
                 "_trim_at", "_live",
-            ):  # fmt: skip
-                setattr(self, name, grown(getattr(self, name), room))
+            )  # fmt: skip
+            grow(self, names, room)
         if width > self._hops.shape[1]:
             self._hops = padded(self._hops, width, NO_HOP)

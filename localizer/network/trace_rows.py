@@ -5,7 +5,7 @@ A row says which hops of the path answered, and how fast; the path itself is its
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,6 @@ ROWS: Final = 1_024
 # Before the first trace of a 5-tuple.
 NO_TRACE: Final = -1
 NEVER_NS: Final = np.iinfo(np.int64).min // 2
-
-Column = TypeVar("Column", bound=NDArray[Any])
 
 
 class Places:
@@ -56,11 +54,13 @@ class Places:
         return room if self.used <= room else max(2 * room, self.used)
 
 
-def grown(column: Column, room: int) -> Column:
-    """Return a column with room for so many rows."""
-    found = np.zeros((room, *column.shape[1:]), column.dtype)
-    found[: len(column)] = column
-    return found  # type: ignore[return-value]
+def grow(holder: object, names: Sequence[str], room: int) -> None:
+    """Give some columns of an object room for so many rows."""
+    for name in names:
+        column = getattr(holder, name)
+        found = np.zeros((room, *column.shape[1:]), column.dtype)
+        found[: len(column)] = column
+        setattr(holder, name, found)
 
 
 class TraceRows:
@@ -156,11 +156,11 @@ class TraceRows:
     def _make_room(self, width: int) -> None:
         room = self._places.room(len(self._older))
         if room > len(self._older):
-            for name in (
+            names = (
                 "_traced_ns", "_rtts_ns", "_discovery", "_complete", "_length", "_answered",
                 "_older",
-            ):  # fmt: skip
-                setattr(self, name, grown(getattr(self, name), room))
+            )  # fmt: skip
+            grow(self, names, room)
         if width > self._rtts_ns.shape[1]:
             # Which hops answered is one byte.
             if width > MAX_WHOLE:

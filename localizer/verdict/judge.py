@@ -398,13 +398,13 @@ def _at_port(case: Case, topology: Topology) -> float:
 
     Whatever crosses the one crosses the other: more losses do not tell them apart, traces may.
     """
+
+    def has_one_cable(name: str) -> bool:
+        return topology.kind(name) is ComponentKind.RNIC and len(topology.links_at(name)) == 1
+
     name = case.cause.name
-    joined = {
-        other
-        for other in (*topology.links_at(name), *topology.ends(name))
-        for rnic in (name, other)
-        if topology.kind(rnic) is ComponentKind.RNIC and len(topology.links_at(rnic)) == 1
-    }
+    near = (*topology.links_at(name), *topology.ends(name))
+    joined = {other for other in near if has_one_cable(name) or has_one_cable(other)}
     return case.share + sum(share for cause, share in case.shares if cause.name in joined)
 
 

@@ -2,12 +2,14 @@
 
 from typing import Final
 
+from schemas.process.ending import INTERRUPTED_CODE
+
 FOUND: Final = 1  # a fault, or a check that failed
 USAGE: Final = 2
 ENVIRONMENT: Final = 3
 DAMAGED: Final = 4  # what could be read of a damaged input was used
 INCOMPLETE: Final = 5  # the input lacks what an answer needs
-STOPPED: Final = 130  # as shells say of a process that Ctrl-C ended
+STOPPED: Final = INTERRUPTED_CODE
 
 
 class CliError(Exception):

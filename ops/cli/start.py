@@ -1,6 +1,5 @@
 """The entry of the `skeletonhunter` command: an interrupt while it still loads is quiet, too."""
 
-from ops.cli.errors import STOPPED
 from schemas.process.ending import end_with
 
 
@@ -9,14 +8,10 @@ def main() -> None:
     end_with(_run)
 
 
-def _run() -> int:
-    try:
-        from ops.cli.app import main as run
+def _run() -> None:
+    from ops.cli.app import main as run
 
-        run()
-    except KeyboardInterrupt:
-        return STOPPED
-    return 0
+    run()
 
 
 if __name__ == "__main__":
