@@ -158,6 +158,9 @@ class BadFlows:
         before, self._cleared = self._cleared, {}
         # What began so long ago and lets some pass still is no beginning of a cut.
         leaky |= began_ns.keys()
+        self._sources.paths.look_up_findings(
+            [(flow.key, flow.onset_ns + TRACE_SLACK_NS) for flow in found if flow.cut and flow.open]
+        )
         return [self._exonerated(flow, before, began_ns, leaky) for flow in found]
 
     def _open(self, family: AnomalyFamily, now_ns: int) -> Iterable[BadFlow]:

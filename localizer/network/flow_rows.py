@@ -134,13 +134,46 @@ class FlowRows:
         self.crossed[rows, :width] = crossed
         self.version[rows] = version
 
-    def hops_of(self, rows: Int64s) -> tuple[Int32s, list[str]]:
-        """Return the hops of rows as numbers of addresses, padded, and all addresses by number."""
-        return self._hops[rows], self._addresses
+    @property
+    def addresses(self) -> list[str]:
+        """Addresses by number."""
+        return self._addresses
+
+    def hops_of(self, rows: Int64s) -> Int32s:
+        """Return the hops of rows as numbers of `addresses`, padded."""
+        return self._hops[rows]
 
     def traces(self, row: int) -> list[tuple[Trace, bool]]:
         """Return the traces of a row as they came, and whether each was made without a cause."""
         return self._traces.traces(self._traces.chain(int(self._last[row])), self._path(row))
+
+    def broke_off(
+        self, rows: Int64s, since_ns: Int64s, latest: int
+    ) -> tuple[Int64s, Int32s, Bools, Bools]:
+        """Return how far the traces of rows got that broke off.
+
+        Parameters
+        ----------
+        since_ns, latest
+            As for `TraceRows.broke_off`.
+
+        Returns
+        -------
+        hop : (n,) int64
+            Index of the farthest hop that was the last to answer in a trace; -1 if none did.
+        address : (n,) int32
+            Number of its address (`hops_of`); of no meaning without one.
+        before_target : (n,) bool
+            Whether only the target is behind it.
+        certain : (n,) bool
+            False where traces have the same time: then the hop may be another trace's.
+        """
+        hop, certain = self._traces.broke_off(self._last[rows], since_ns, latest)
+        path = self._hops[rows]
+        length = (path != NO_HOP).sum(axis=1)
+        address: Int32s = path[np.arange(len(rows)), hop]
+        before_target: Bools = (hop >= 0) & (hop == length - 2)
+        return hop, address, before_target, certain
 
     def drop(self, row: int) -> None:
         """Give a row back."""

@@ -131,6 +131,14 @@ class PlainRoutes:
             plain[rows[good]] = True
         return _packed(found), plain
 
+    def nodes_at(self, numbers: Int32s, addresses: Sequence[str]) -> Int32s:
+        """Return the components at some of the addresses, NOTHING for what forwards no packets."""
+        self.follow()
+        distinct, which = np.unique(numbers, return_inverse=True)
+        nodes = np.array([self._node(addresses[n]) for n in distinct.tolist()], np.int32)
+        found: Int32s = nodes[which]
+        return found
+
     def _holders(self, ends: Sequence[str]) -> tuple[Int32s, Int32s, Int32s]:
         """Return by endpoint what carries it: all, without the RNIC, and this alone.
 
@@ -157,10 +165,9 @@ class PlainRoutes:
     def _nodes_of(self, hops: Int32s, counts: Int64s, addresses: Sequence[str]) -> Int32s:
         """Return the components of hops, NOTHING for what forwards no packets."""
         shown = np.arange(hops.shape[1]) < counts[:, None] - 1
-        by_number = np.zeros(len(addresses) + 1, np.int32)
-        for number in np.unique(hops[shown]).tolist():
-            by_number[number] = self._node(addresses[number])
-        return np.where(shown, by_number[hops], NOTHING).astype(np.int32)
+        found = np.full(hops.shape, NOTHING, np.int32)
+        found[shown] = self.nodes_at(hops[shown], addresses)
+        return found
 
     def _node(self, address: str) -> int:
         found = self._nodes.get(address)

@@ -129,11 +129,8 @@ class TraceRows:
         count : (n,) int64
             How many traces it has.
         """
-        links = [last]
-        while (links[-1] != NO_TRACE).any():
-            links.append(np.where(links[-1] == NO_TRACE, NO_TRACE, self._older[links[-1]]))
         # The last place is NO_TRACE for all.
-        chain = np.stack(links, axis=1)
+        chain = self._chains(last)
         there = chain != NO_TRACE
         at_ns = self._traced_ns[chain]
         complete = there & self._complete[chain]
@@ -149,9 +146,51 @@ class TraceRows:
         self._older[left[:, :-1][linked]] = left[:, 1:][linked]
         return left[:, 0], count
 
+    def broke_off(self, last: Int32s, since_ns: Int64s, latest: int) -> tuple[Int64s, Bools]:
+        """Return how far the traces of 5-tuples got that broke off.
+
+        Parameters
+        ----------
+        last : (n,) int32
+            The last row of each 5-tuple.
+        since_ns : (n,) int64
+            Only traces that were finished from then on.
+        latest
+            Only this many of the latest traces.
+
+        Returns
+        -------
+        hop : (n,) int64
+            Index of the farthest hop that was the last to answer in a trace; -1 if none did.
+        certain : (n,) bool
+            False where traces have the same time: then `hop` may be another trace's.
+        """
+        chain = self._chains(last)
+        there = chain != NO_TRACE
+        at_ns = np.where(there, self._traced_ns[chain], NEVER_NS)
+        times = -np.sort(-at_ns, axis=1)
+        certain: Bools = ((np.diff(times, axis=1) != 0) | (times[:, 1:] == NEVER_NS)).all(axis=1)
+        newest_ns = times[:, 0]
+        since_ns = np.maximum(since_ns, newest_ns - EVIDENCE_NS)
+        counts = _newest(at_ns, there, latest) & (at_ns >= since_ns[:, None])
+        counts &= ~self._complete[chain]
+        # The highest bit of those that answered.
+        hops = np.frexp(self._answered[chain].astype(np.float64))[1] - 1
+        return np.where(counts, hops, -1).max(axis=1).astype(np.int64), certain
+
     def drop(self, last: int) -> None:
         """Drop all traces of a 5-tuple."""
         self._places.give_back(self.chain(last))
+
+    def _chains(self, last: Int32s) -> Int32s:
+        """Return the rows of 5-tuples, from the last added back, padded with NO_TRACE: (n, most).
+
+        There is one NO_TRACE at least in each.
+        """
+        links = [last]
+        while (links[-1] != NO_TRACE).any():
+            links.append(np.where(links[-1] == NO_TRACE, NO_TRACE, self._older[links[-1]]))
+        return np.stack(links, axis=1)
 
     def _make_room(self, width: int) -> None:
         room = self._places.room(len(self._older))

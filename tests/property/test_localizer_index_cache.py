@@ -173,9 +173,11 @@ class Kept:
         assert all(
             self.paths.components(key, 1_000 * SECOND_NS) is c for key, c in crossed_by.items()
         )
+        self.paths.look_up_findings([(key, 1_001 * SECOND_NS) for key in keys[::2]])
         return {
             # First, while paths are still rows of arrays.
             "components": crossed_by,
+            "account": {key: self.paths.findings_since(key, 1_001 * SECOND_NS) for key in keys},
             "rows": rows(index),
             "crossing": {name: index.count(name) for name in crossed},
             "through": {name: through(index, name) for name in crossed},
@@ -191,7 +193,6 @@ class Kept:
             "probes": {key: self.paths.hop_probes(key, 0, 1_001 * SECOND_NS) for key in keys},
             "unknown": self.paths.unknown_addresses,
             "traced": {key: self.paths.traced_ns(key) for key in keys},
-            "account": {key: self.paths.findings_since(key, 1_001 * SECOND_NS) for key in keys},
         }  # fmt: skip
 
 

@@ -58,6 +58,7 @@ def test_of_the_traces_of_a_row_those_are_kept_that_count(
 ) -> None:
     """As of objects, in whatever order they come, and some twice; no more than a few others."""
     book, twin = PathBook(small_fabric()), FlowTraces(START)
+    one_by_one = PathBook(small_fabric())
     traces = [first()] + [
         trace(
             hops,
@@ -72,6 +73,11 @@ def test_of_the_traces_of_a_row_those_are_kept_that_count(
         book.add_batch(batch_of([one]), START)
         made = flow_trace_of(one)
         twin.insert(made.trace, discovery=made.discovery)
+        one_by_one.add_trace(one)
+    for since_s in (0, 9, 100):
+        since_ns = START + since_s * SECOND_NS
+        book.look_up_findings([(KEY, since_ns)])
+        assert book.findings_since(KEY, since_ns) == one_by_one.findings_since(KEY, since_ns)
     assert len(book._rows._traces) <= MOST_TRACES + SPARE_TRACES
     assert book.traced_ns(KEY) == twin.recent[-1].traced_ns
     flow = book._flow(KEY)
@@ -94,6 +100,8 @@ def test_a_path_that_is_not_asked_for_costs_no_objects() -> None:
     assert len(book._rows) == 3
     broken = trace("l0 s0 -", at=START + SECOND_NS, complete=False)
     book.add_batch(batch_of([broken, first(at=START + 2 * SECOND_NS)]), START)
+    book.look_up_findings([(KEY, START + 1)])
+    assert set(book._findings) == {KEY}
     assert book.findings_since(KEY, START + 1).passed
     assert len(book._rows) == 3
     book.add_batch(batch_of([trace("l0 s1 l1 e1", at=START + 3 * SECOND_NS)]), START)
