@@ -15,6 +15,7 @@ from localizer.verdict.cases import Case
 from localizer.verdict.judge import (
     BURST_WINDOWS_NS,
     Judge,
+    _is_one_delay,
     _may_be_echo,
     agents_must_live_since,
     by_queues,
@@ -183,3 +184,19 @@ def test_a_switch_is_not_blamed_for_replies_that_a_slow_cable_delays(
         ),
     )
     assert _may_be_echo(cast(Case, case), CoreConfig(cluster="c").min_flows) is echo
+
+
+@pytest.mark.parametrize(
+    ("rises_ns", "one"),
+    [
+        ([], True),
+        ([900, 1_400, 700], False),
+        ([1_600, 3_000, 1_500], True),
+        ([3_000, 1_400, 9_000, 30_000], False),
+    ],
+)
+def test_rises_are_one_delay_if_they_are_alike_and_matter(
+    rises_ns: list[int], *, one: bool
+) -> None:
+    """An endpoint's own packets wander by a microsecond."""
+    assert _is_one_delay(rises_ns) is one
