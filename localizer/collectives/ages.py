@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from localizer.collectives.groups import is_finished
+from localizer.collectives.operation_fold import NEXT
 from localizer.collectives.waiting import Wait
 from schemas.records import CollectiveOp, CollectiveSnapshot
 
@@ -13,9 +14,6 @@ MS_US: Final = 1_000
 # Waits scatter: what is within half as much again as the longest before is not unusual. Of many
 # waits without a fault the longest so far is the longest again once in as many.
 UNUSUAL: Final = 1.5
-# Between two launches that follow each other there is at most the record of a coalesced one; more
-# is what the ring lost, and took as long as it took.
-NEXT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +93,10 @@ def _waited(snapshot: CollectiveSnapshot, operation: CollectiveOp) -> int | None
 
 
 def _longest_gap(snapshot: CollectiveSnapshot, until: CollectiveOp | None) -> int | None:
-    """Return the longest time between two launches of a rank, those from `until` on left out."""
+    """Return the longest time between two launches of a rank, those from `until` on left out.
+
+    Where operations were lost between two, nobody knows which of them took how long.
+    """
     warm = _warm_up(snapshot)
     known = [
         (o.record_id, o.launched_at)

@@ -293,8 +293,8 @@ class _Explainer:
             snapshot = self._snapshots[rank]
             if group.launched.get(rank) is None and snapshot.dropped_before:
                 doubts.append(
-                    f"the ring of rank {rank} lost {snapshot.dropped_before:,} operations, and "
-                    "holds none of this group"
+                    f"of rank {rank} {snapshot.dropped_before:,} operations or more were lost, and "
+                    "what is left holds none of this group"
                 )
             if (transfer := unresolved_transfer(snapshot, self._groups)) is not None:
                 label = self._groups[transfer.communicator].label

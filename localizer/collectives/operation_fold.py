@@ -14,6 +14,9 @@ from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.compiled import compiled, inlined
 from schemas.columns.interpreter import NULL
 
+# Between two launches that follow each other there is at most the record of a coalesced one, which
+# readers leave out; more is what was lost.
+NEXT: Final = 2
 # A rank waits in a few operations at once, one for each of its communicators and buckets.
 MAX_PENDING: Final = 4_096
 # Where `match` counts.
@@ -27,6 +30,8 @@ COUNTS: Final = 6
 
 _ID: Final = ROW["record_id"]
 _CODE: Final = ROW["communicator"]
+_SEQUENCE: Final = ROW["sequence"]
+_P2P: Final = ROW["is_p2p"]
 _STATE: Final = ROW["state"]
 _LAUNCHED: Final = ROW["launched_at"]
 _STARTED: Final = ROW["started_at"]
@@ -188,6 +193,36 @@ def choose(rows: Int64s, unmeasured: Bools, keep: int, held: Int64s, kept: Bools
 
 
 @compiled
+def has_lost_some(rows: Int64s, sequences: Int64s, numbers: Int64s) -> bool:
+    """Return whether operations are missing between others, beside coalesced launches.
+
+    A coalesced launch has the sequence number of its members: where it is left out, one record id
+    is missing, and no sequence number.
+
+    Parameters
+    ----------
+    rows
+        Shape (17, n), by record id.
+    sequences, numbers
+        Shape (2, communicators), of collective operations and of transfers: the sequence number and
+        record id of the last one so far. 0, since recorders count from 0 or 1; and -1.
+    """
+    before, missing = -1, -2
+    for i in range(rows.shape[1]):
+        number, code, kind = rows[_ID, i], rows[_CODE, i], int(rows[_P2P, i] != 0)
+        if before >= 0 and number > before + NEXT:
+            return True
+        if before >= 0 and number > before + 1:
+            missing = before
+        sequence = rows[_SEQUENCE, i]
+        if missing >= numbers[kind, code] and sequence > sequences[kind, code] + 1:
+            return True
+        sequences[kind, code], numbers[kind, code] = sequence, number
+        before = number
+    return False
+
+
+@compiled
 def first_to_wait(rows: Int64s, began: int) -> int:
     """Return the place of what waits and began first; -1: of none it is known when it began.
 
@@ -245,5 +280,6 @@ def warm() -> None:
     match(rows, rows, marks, marks, counts)
     measure(rows, marks, 1, 0, numbers.reshape(2, 0))
     choose(rows, marks, 1, numbers, marks)
+    has_lost_some(rows, numbers.reshape(2, 0), numbers.reshape(2, 0))
     first_to_wait(rows, 0)
     summarise(rows, numbers, 0, numbers, numbers)

@@ -27,6 +27,7 @@ from localizer.collectives.operation_fold import (
     choose,
     drop_unmentioned,
     first_to_wait,
+    has_lost_some,
     match,
     measure,
 )
@@ -120,6 +121,27 @@ class RankOperations:
     def __len__(self) -> int:
         """How many are known."""
         return len(self._rows)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that it launched are known, so that they can be counted.
+
+        They are not where some were forgotten, or where whoever keeps them began in the middle of
+        the job or missed some. Recorders count from 0.
+        """
+        rows = self._rows
+        if self.forgot or self.refused:
+            return False
+        if not len(rows):
+            return True
+        numbers = rows.column("record_id")
+        first, last = int(numbers[0]), int(numbers[-1])
+        if first > 0 or last - first + 1 == len(rows):
+            return first == 0
+        shape = 2, len(self._names)
+        return not has_lost_some(
+            rows.numbers, np.zeros(shape, np.int64), np.full(shape, -1, np.int64)
+        )
 
     def tables(self) -> dict[int, Tables]:
         """Return what they refer to, by identity: ranks share it, an operation keeps all of it."""

@@ -84,7 +84,8 @@ class CollectiveSnapshot:
     taken_at
         Microseconds since the epoch, None with a reason.
     dropped_before
-        Operations that the ring no longer held.
+        Operations that the ring no longer held; 1 or more where any are missing, so that what is
+        there cannot be counted.
     """
 
     rank: int

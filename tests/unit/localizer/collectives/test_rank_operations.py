@@ -182,6 +182,8 @@ def test_columns_say_what_the_twin_says(
         assert state.records() == tuple(twin.known[n] for n in sorted(twin.known))
         assert (state.pending, state.newest) == (len(twin.pending), twin.newest)
         assert (state.forgot, state.warm_from) == (twin.forgot, twin.warm_from)
+        from_first = sorted(twin.known) == list(range(len(twin.known)))
+        assert state.whole == (from_first and not twin.forgot and not twin.refused)
         waiting = [o for o in twin.pending if o.launched_at is not None]
         oldest = state.oldest_wait()
         if oldest is not None and not state._timed:
