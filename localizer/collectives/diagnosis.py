@@ -19,11 +19,18 @@ from localizer.collectives.ranges import rank_text
 from localizer.collectives.signatures import Aspect, Mismatch, describe, find_mismatch
 from localizer.collectives.slow_ranks import SlowRank, find_slow_rank
 from localizer.collectives.stacks import where_ranks_are
-from localizer.collectives.transfers import unresolved_transfer, waits_of_pairs
+from localizer.collectives.transfers import (
+    past_false_circles,
+    transfers_in_doubt,
+    unresolved_transfer,
+    waits_of_pairs,
+)
 from localizer.collectives.waiting import (
+    Edge,
     End,
     Place,
     Wait,
+    circles_of,
     ends_of,
     past_mismatches,
     waits_of_gpus,
@@ -173,11 +180,12 @@ def diagnose(
     waits += waits_of_pairs(list(by_rank.values()), groups)
     if waits or mismatches or not came_equally_far(groups.values()):
         waits += waits_of_the_ended(list(by_rank.values()), groups, waits)
-    waits += waits_of_gpus(waits, by_rank.values(), mismatches)
-    last = {r: s.operations[-1] if s.operations else None for r, s in by_rank.items()}
-    waits = past_mismatches(waits, mismatches, last)
+    graph = _graph(waits, by_rank, mismatches)
+    if transfers_in_doubt(waits):
+        waits = past_false_circles(waits, circles_of(graph), groups)
+        graph = _graph(waits, by_rank, mismatches)
     explain = _Explainer(by_rank, groups, mismatches, frozenset(untimely), overdue=overdue)
-    findings = explain.findings(ends_of(waits))
+    findings = explain.findings(ends_of(graph))
     named = {rank for finding in findings for rank in finding.ranks}
     if quiet := [rank for rank in absent if rank not in named]:
         why = "nothing points there" if not findings else "it may have ended because of the above"
@@ -197,6 +205,17 @@ def diagnose(
         return found
     slow_rank = find_slow_rank(list(by_rank.values()), list(groups.values()))
     return replace(found, slow_rank=slow_rank)
+
+
+def _graph(
+    waits: Sequence[Edge],
+    snapshots: Mapping[int, CollectiveSnapshot],
+    mismatches: Mapping[str, Mismatch],
+) -> list[Edge]:
+    """Return the waits, those of GPUs as well, with what follows from a mismatch led on to it."""
+    last = {r: s.operations[-1] if s.operations else None for r, s in snapshots.items()}
+    gpus = waits_of_gpus(waits, snapshots.values(), mismatches)
+    return past_mismatches([*waits, *gpus], mismatches, last)
 
 
 def _all_ranks(
@@ -285,7 +304,9 @@ class _Explainer:
         waits = [w for end in ends for w in end.waits]
         age = age_of(waits, self._snapshots)
         idle = [idle_age(self._snapshots[rank]) for rank in ranks]
-        doubts = self._doubts_of(waits, age)
+        # One that is surely behind in one operation is, whatever of others is not known.
+        surely = {wait.target for wait in waits if wait.sure}
+        doubts = self._doubts_of([wait for wait in waits if wait.target not in surely], age)
         evidence = []
         for rank in ranks[:8]:
             group = self._groups[next(w.place.group for w in waits if w.target == rank)]

@@ -1,16 +1,19 @@
 """Who waits for whom in transfers from one rank to another.
 
 Each rank counts its transfers for itself, so that the two ends of one are matched by how many of
-the pair each launched. Where a ring, or whoever keeps histories, lost the first of them, collective
-operations tell who is ahead.
+the pair each launched. Where a ring, or whoever keeps histories, lost the first of them, the other
+end may have been launched or not. Who waits for it is then taken to wait for the other rank, unless
+that leads to ranks that wait for each other in a circle: there collective operations tell who is
+ahead.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from localizer.collectives.groups import Group, is_finished
 from localizer.collectives.histories import transfers_of
-from localizer.collectives.waiting import Place, Wait
+from localizer.collectives.waiting import Edge, Node, Place, Wait
 from schemas.records import CollectiveOp, CollectiveSnapshot
 
 # The name of a group, and sender and receiver as ranks of the job.
@@ -41,7 +44,6 @@ def waits_of_pairs(
                 number = counts[pair][snapshot.rank]
                 pending[pair].setdefault(snapshot.rank, (number, operation))
     found = []
-    progress = _Progress(groups)
     for pair, held in pending.items():
         name, ends = pair
         place = Place(name, 0, *ends)
@@ -49,17 +51,51 @@ def waits_of_pairs(
             other = ends[1] if rank == ends[0] else ends[0]
             launched = other in held or (whole[rank] and counts[pair][other] >= number)
             sure = launched or (whole[rank] and whole.get(other, False))
-            if not sure and other in whole:
-                launched = progress.launched_too(rank, other, operation)
             found.append(Wait(rank, place if launched else other, place, operation, sure=sure))
     return found
+
+
+def transfers_in_doubt(waits: Sequence[Edge]) -> list[tuple[Wait, int]]:
+    """Return the waits in transfers whose other end may have been launched or not, and its rank."""
+    return [
+        (wait, wait.target)
+        for wait in waits
+        if isinstance(wait, Wait) and not wait.sure and wait.place.sender is not None
+        if isinstance(wait.target, int)
+    ]
+
+
+def past_false_circles(
+    waits: Sequence[Edge], circle: Mapping[Node, int], groups: Mapping[str, Group]
+) -> list[Edge]:
+    """Lead transfers in circles on to the transfer itself where its other end is ahead.
+
+    A program that waits for each other in a circle is rare; a history that lost some transfers is
+    not. Outside of circles progress tells too little: a send may be launched before a collective
+    operation, and received after it.
+
+    Parameters
+    ----------
+    circle
+        By rank, gate and operation, a number that those have in common that wait for each other.
+    groups
+        The job's, by name.
+    """
+    progress = _Progress(groups)
+    led: dict[int, Edge] = {
+        id(wait): replace(wait, target=wait.place)
+        for wait, other in transfers_in_doubt(waits)
+        if wait.waiter in circle and circle[wait.waiter] == circle.get(other)
+        if progress.launched_too(wait.waiter, other, wait.operation)
+    }
+    return [led.get(id(wait), wait) for wait in waits]
 
 
 class _Progress:
     """How far two ranks came, beside each other.
 
-    A program launches a transfer on both sides of it before the same collective operation of a
-    group of both, or after it. So a rank that has launched such an operation has launched the
+    As a rule a program launches a transfer on both sides of it before the same collective operation
+    of a group of both, or after it. So a rank that has launched such an operation has launched the
     transfers that the other launched before.
     """
 

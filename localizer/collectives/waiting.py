@@ -5,7 +5,7 @@ itself is where a hang begins: a rank, an operation that all have launched, or r
 for each other in a circle.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -231,10 +231,7 @@ def _is_held_up(
 
 def ends_of(waits: Sequence[Edge]) -> list[End]:
     """Return where the waiting ends, that for which most ranks wait first."""
-    after: dict[Node, set[Node]] = defaultdict(set)
-    for wait in waits:
-        after[wait.source].add(wait.target)
-        after.setdefault(wait.target, set())
+    after = _after(waits)
     component = _components(after)
     members: dict[int, list[Node]] = defaultdict(list)
     for node, number in component.items():
@@ -264,6 +261,22 @@ def ends_of(waits: Sequence[Edge]) -> list[End]:
         ordered = tuple(sorted((n for n in nodes if not isinstance(n, Gate)), key=_order))
         found.append(End(ordered, waiters, part))
     return sorted(found, key=lambda end: (-len(end.waiters), [_order(n) for n in end.nodes]))
+
+
+def circles_of(waits: Iterable[Edge]) -> dict[Node, int]:
+    """Return for what waits for itself, through others, a number for all of its circle."""
+    component = _components(_after(waits))
+    size = Counter(component.values())
+    return {node: number for node, number in component.items() if size[number] > 1}
+
+
+def _after(waits: Iterable[Edge]) -> dict[Node, set[Node]]:
+    """Return what each node waits for."""
+    after: dict[Node, set[Node]] = defaultdict(set)
+    for wait in waits:
+        after[wait.source].add(wait.target)
+        after.setdefault(wait.target, set())
+    return after
 
 
 def _waiting_at(waits: Iterable[Edge]) -> dict[Gate | Place, list[Wait]]:

@@ -1,6 +1,6 @@
 """Which end of a transfer is behind, where a ring has lost how many there were."""
 
-from localizer.collectives.diagnosis import HangClass, diagnose
+from localizer.collectives.diagnosis import Certainty, HangClass, diagnose
 from probers.collectives.flight_recorder import read_dump
 from tests.flight_recorder import Rank
 
@@ -51,3 +51,37 @@ def test_a_sender_that_did_not_send_is_waited_for() -> None:
     """It has launched nothing that rank 0 has not."""
     found = judge(late_in_a_transfer(sent=False, agreed=False))
     assert found == [(HangClass.NEVER_LAUNCHED, (2,))]
+
+
+def sent_before_and_received_after(*, meets: bool) -> list[Rank]:
+    """Return ranks of which 0 sends to 2 before what all ranks do, and 2 receives after it.
+
+    Rank 2 hangs before it receives, and, if all meet once more, before that as well.
+    """
+    ranks = [Rank(rank, GROUPS) for rank in range(4)]
+    for _ in range(4):
+        for rank in ranks:
+            rank.launch("0")
+        ranks[0].launch("9", "send 0->1", p2p=True)
+        ranks[2].launch("9", "recv 1<-0", p2p=True)
+    ranks[0].launch("9", "send 0->1", p2p=True, state="started")
+    for rank in ranks:
+        rank.launch("0")
+    for rank in (ranks[0], ranks[1], ranks[3]) if meets else ():
+        rank.launch("0", state="started")
+    return ranks
+
+
+def test_who_has_gone_on_may_receive_later() -> None:
+    """Progress of collective operations alone does not say that a transfer was launched."""
+    for meets in (True, False):
+        found = judge(sent_before_and_received_after(meets=meets))
+        assert found == [(HangClass.NEVER_LAUNCHED, (2,))]
+
+
+def test_who_is_surely_behind_is_so_whatever_is_not_known() -> None:
+    """Of the transfer it is not known whether it was received; what all wait in tells."""
+    ranks = sent_before_and_received_after(meets=True)
+    dumps = [read_dump(r.time_out().pickled(ring=RING), f"d{r.rank}") for r in ranks]
+    (finding,) = diagnose([dump.snapshot for dump in dumps]).findings
+    assert finding.certainty is Certainty.SURE
