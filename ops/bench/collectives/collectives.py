@@ -2,7 +2,8 @@
 
 Eight ranks train over gloo. `live` is the whole way: agents and collector, topics, worker, hang
 watcher and localizer, to one fault. `dumps` lets `job diagnose` judge the dumps of the ranks alone,
-again and again. Needs root and a Python that has PyTorch (`make training`).
+again and again. Both need root and a Python that has PyTorch (`make training`). The other parts are
+modules of their own.
 """
 
 import time
@@ -13,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ops.bench.collectives import arena, kills
+from ops.bench.collectives import analysis, arena, kills
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
 from ops.bench.collectives.kept import Keeper
 from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
@@ -44,6 +45,9 @@ NOTES: Final = (
     "Arena: simulated jobs of 16 to 64 ranks and of 1,024 (tensor, pipeline, data and expert "
     "parallel; gloo, NCCL over TCP and over RDMA) on a simulated cluster that agents probe, with "
     "the real watcher, workers, localizer and join; ranges of shares are 95 % intervals (Wilson).",
+    "Analysis: the hang watcher's functions on made-up records of one job (tensor, pipeline and "
+    "data parallel), in one process without a broker; of the second half of the time intake and "
+    "decisions count, and in the end the decision that finds who launches nothing.",
     "Healthy stretches hold a checkpoint that all wait for and a pause for evaluation each.",
 )
 # A task id of its own: a collector sees all jobs of a machine.
@@ -254,9 +258,10 @@ PARTS: Final[Parts] = {
     "dumps": partial(measure, "dumps alone", dumps_bench),
     "kills": kills.measure,
     "arena": arena.measure,
+    "analysis": analysis.measure,
 }
 # One run of the arena, with its six healthy hours, took half an hour beside other busy processes.
-DEFAULT_RUNS: Final[Mapping[str, int]] = {"arena": 1}
+DEFAULT_RUNS: Final[Mapping[str, int]] = {"arena": 1, "analysis": 3}
 SOME: Final = tuple(cause.name for cause in CAUSES)
 """What `--causes` chooses from."""
 SOME_OF: Final = ("live", "dumps")
