@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ops.bench.collectives import analysis, arena, kills
+from ops.bench.collectives import analysis, arena, kills, records
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
 from ops.bench.collectives.kept import Keeper
 from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
@@ -48,6 +48,10 @@ NOTES: Final = (
     "Analysis: the hang watcher's functions on made-up records of one job (tensor, pipeline and "
     "data parallel), in one process without a broker; of the second half of the time intake and "
     "decisions count, and in the end the decision that finds who launches nothing.",
+    "Records: a topic filled before, one record of a rank in each batch of Kafka's (lz4), as many "
+    "collectors write them; read by `python -m localizer.hangs` from the beginning until it is "
+    "ready, on two cores with the broker. MB are 10⁶ bytes of the Avro values, uncompressed. Each "
+    "watcher reads everything; the standby would be on another machine.",
     "Healthy stretches hold a checkpoint that all wait for and a pause for evaluation each.",
 )
 # A task id of its own: a collector sees all jobs of a machine.
@@ -259,9 +263,10 @@ PARTS: Final[Parts] = {
     "kills": kills.measure,
     "arena": arena.measure,
     "analysis": analysis.measure,
+    "records": records.measure,
 }
 # One run of the arena, with its six healthy hours, took half an hour beside other busy processes.
-DEFAULT_RUNS: Final[Mapping[str, int]] = {"arena": 1, "analysis": 3}
+DEFAULT_RUNS: Final[Mapping[str, int]] = {"arena": 1, "analysis": 3, "records": 3}
 SOME: Final = tuple(cause.name for cause in CAUSES)
 """What `--causes` chooses from."""
 SOME_OF: Final = ("live", "dumps")

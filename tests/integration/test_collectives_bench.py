@@ -1,0 +1,14 @@
+"""The parts of the bench of hangs that need a broker, small."""
+
+import pytest
+
+from ops.bench.collectives import records
+
+pytestmark = pytest.mark.broker
+
+
+def test_real_watchers_read_all_records_of_a_small_job() -> None:
+    """One, then two of which one leads; either names the rank that stalls, or it raises."""
+    rows = records.measure(1, lambda _: None, ranks=32, window_s=6)
+    assert [row.runs for row in rows] == [1] * 8
+    assert all(row.value is not None for row in rows)
