@@ -3,7 +3,7 @@
     python -m tests.training --python .venv-training/bin/python          # runs jobs
     python -m tests.training --python .venv-training/bin/python --kept   # the dumps of tests/data
 
-Exit code 1: a verdict is wrong.
+`--json`: a line for each job, and no table. Exit code 1: a verdict is wrong.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import Any
 from ops.lab.training import ENVIRONMENT
 from tests import ROOT
 from tests.collective_dumps import CASES, unpack
-from tests.training.judged import Analyzed, analyze, in_form_of_nccl, judge
+from tests.training.judged import Analyzed, Judged, analyze, in_form_of_nccl, judge
 
 
 @dataclass
@@ -66,6 +66,55 @@ def kept(work: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
         yield name, case.folder, case.truth
 
 
+@dataclass(frozen=True)
+class Row:
+    """A job: what was wrong, and what each of the three said."""
+
+    job: str
+    culprits: tuple[int, ...]
+    judged: Judged
+    peer: Analyzed
+    beside: Analyzed
+
+    @property
+    def named(self) -> tuple[tuple[int, ...], ...]:
+        """Whom each of them names."""
+        return self.judged.named, self.peer.named, self.beside.named
+
+    def as_table(self) -> str:
+        """Return it as a row of the table."""
+        said = ", ".join(map(str, self.judged.named))
+        said = f"{self.judged.said}: {said}" if said else self.judged.said
+        right = "yes" if self.judged.is_right else "**no**"
+        who = ", ".join(map(str, self.culprits)) or "none"
+        return f"| {self.job} | {who} | {said} | {right} | {self.peer} | {self.beside} |"
+
+    def as_json(self) -> str:
+        """Return it as `ops.bench.collectives.peers` reads it."""
+        ours, theirs, in_form_of_nccl = self.named
+        return json.dumps(
+            {
+                "job": self.job, "culprits": self.culprits, "said": self.judged.said,
+                "right": self.judged.is_right, "ours": ours, "theirs": theirs,
+                "theirs_in_form_of_nccl": in_form_of_nccl,
+            }
+        )  # fmt: skip
+
+
+def judge_all(
+    found: Iterator[tuple[str, Path, dict[str, Any]]], python: str, work: Path
+) -> Iterator[Row]:
+    """Let all three look at the dumps of each job."""
+    for name, dumps, truth in found:
+        peer = analyze(python, dumps, work / "peer" / name)
+        if any(path.read_bytes().startswith(b"{") for path in dumps.iterdir()):
+            beside = Analyzed((), "reads no JSON")
+        else:
+            like = in_form_of_nccl(dumps, truth, work / "like" / name)
+            beside = analyze(python, like, work / "beside" / name)
+        yield Row(name, tuple(truth["culprits"]), judge(dumps, truth), peer, beside)
+
+
 def main() -> None:
     """Print a table; each row is a job."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -75,33 +124,24 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--culprit", type=int, default=1)
     parser.add_argument("--form", choices=("pickle", "json"), default="pickle")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each job")
     given = parser.parse_args()
     totals = [Total(), Total(), Total()]
     wrong = 0
-    print("| job | culprit | `job diagnose` | right | `torchfrtrace` | in NCCL's form |")
-    print("|---|---|---|---|---|---|")
+    if not given.json:
+        print("| job | culprit | `job diagnose` | right | `torchfrtrace` | in NCCL's form |")
+        print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         found = kept(work / "jobs") if given.kept else jobs(given, work / "jobs")
-        for name, dumps, truth in found:
-            judged = judge(dumps, truth)
-            wrong += not judged.is_right
-            culprits = truth["culprits"]
-            said = ", ".join(map(str, judged.named))
-            said = f"{judged.said}: {said}" if said else judged.said
-            peer = analyze(given.python, dumps, work / "peer" / name)
-            if any(path.read_bytes().startswith(b"{") for path in dumps.iterdir()):
-                beside = Analyzed((), "reads no JSON")
-            else:
-                like = in_form_of_nccl(dumps, truth, work / "like" / name)
-                beside = analyze(given.python, like, work / "beside" / name)
-            for total, named in zip(totals, (judged.named, peer.named, beside.named), strict=True):
-                total.count(culprits, named)
-            right = "yes" if judged.is_right else "**no**"
-            who = ", ".join(map(str, culprits)) or "none"
-            print(f"| {name} | {who} | {said} | {right} | {peer} | {beside} |", flush=True)
+        for row in judge_all(found, given.python, work):
+            wrong += not row.judged.is_right
+            for total, named in zip(totals, row.named, strict=True):
+                total.count(row.culprits, named)
+            print(row.as_json() if given.json else row.as_table(), flush=True)
     ours, theirs, beside_total = totals
-    print(f"| **all** | | {ours} | {wrong} wrong | {theirs} | {beside_total} |")
+    if not given.json:
+        print(f"| **all** | | {ours} | {wrong} wrong | {theirs} | {beside_total} |")
     sys.exit(1 if wrong else 0)
 
 
