@@ -22,6 +22,7 @@ OPERATIONS: Final = 20_000
 STEPS: Final = 8
 # Operations of a rank come in bursts, as those of an iteration do.
 TURN_S: Final = 0.5
+TASK: Final = "bench-collector"
 _ANSWER: Final = re.compile(r"([\d.]+) ns (\d+) calls")
 
 
@@ -83,7 +84,7 @@ def nccl_ranks(folder: Path, ranks: int, rate_hz: int) -> Iterator[None]:
                     env=os.environ
                     | {
                         "RANK": str(rank), "WORLD_SIZE": str(ranks),
-                        "SKELETONHUNTER_TASK_ID": "bench",
+                        "SKELETONHUNTER_TASK_ID": TASK,
                         "SKELETONHUNTER_RING_DIR": str(folder / "rings"),
                     },
                 )

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from ops.bench.agent import collector
 from ops.bench.collectives import analysis, arena, kills, peers, records
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
 from ops.bench.collectives.kept import Keeper
@@ -52,6 +53,8 @@ NOTES: Final = (
     "collectors write them; read by `python -m localizer.hangs` from the beginning until it is "
     "ready, on two cores with the broker. MB are 10⁶ bytes of the Avro values, uncompressed. Each "
     "watcher reads everything; the standby would be on another machine.",
+    "Collector: one of a host with eight stand-in ranks, which write dumps as PyTorch's recorder "
+    "does, or NCCL's calls into the plugin; a real broker. Stretches of a minute of one process.",
     "Peers: the dumps of real gloo jobs in tests/data/collectives, one fault each, with which "
     "`job diagnose` was written. PyTorch's analyzer ends at dumps of gloo, and gets copies in "
     "NCCL's form as well; it tells a missing dump and a mismatch apart, and has no other class.",
@@ -267,10 +270,17 @@ PARTS: Final[Parts] = {
     "arena": arena.measure,
     "analysis": analysis.measure,
     "records": records.measure,
+    "collector": collector.measure,
     "peers": peers.measure,
 }
 # One run of the arena, with its six healthy hours, took half an hour beside other busy processes.
-DEFAULT_RUNS: Final[Mapping[str, int]] = {"arena": 1, "analysis": 3, "records": 3, "peers": 1}
+DEFAULT_RUNS: Final[Mapping[str, int]] = {
+    "arena": 1,
+    "analysis": 3,
+    "records": 3,
+    "collector": 3,
+    "peers": 1,
+}
 SOME: Final = tuple(cause.name for cause in CAUSES)
 """What `--causes` chooses from."""
 SOME_OF: Final = ("live", "dumps")
