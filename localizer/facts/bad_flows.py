@@ -161,7 +161,17 @@ class BadFlows:
         self._sources.paths.look_up_findings(
             [(flow.key, flow.onset_ns + TRACE_SLACK_NS) for flow in found if flow.cut and flow.open]
         )
-        return [self._exonerated(flow, before, began_ns, leaky) for flow in found]
+        cleared = [self._exonerated(flow, before, began_ns, leaky) for flow in found]
+        if _in_common(found) and not _in_common(cleared):
+            # One component is on all their ways, and some traces passed it: it loses a share, which
+            # cuts 5-tuples off by chance. What passed stands in the traces as well.
+            return [
+                one
+                if one is flow
+                else one.without_passed(flow.components, replyless=one.replyless, traced=one.traced)
+                for one, flow in zip(cleared, found, strict=True)
+            ]
+        return cleared
 
     def _open(self, family: AnomalyFamily, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()
@@ -268,6 +278,17 @@ class BadFlows:
         if key in sources.anomalies.flows_of(AnomalyFamily.LOSS):
             return False
         return not symptom.is_probers
+
+
+def _in_common(flows: Iterable[BadFlow]) -> set[str]:
+    """Return the components that are on the ways of all 5-tuples that are cut off."""
+    found: set[str] | None = None
+    for flow in flows:
+        if flow.cut and flow.open:
+            found = set(flow.components) if found is None else found.intersection(flow.components)
+            if not found:
+                break
+    return found or set()
 
 
 def _loss_began_ns(lossy: Iterable[BadFlow]) -> dict[str, int]:

@@ -142,6 +142,16 @@ def test_loss_at_an_rnic_or_its_only_cable_is_told_though_it_is_not_known_which(
     assert (events[0].event_at * 1000 - began) / SECOND_NS <= case.within_s
 
 
+@pytest.mark.parametrize(("share", "seed"), [(0.5, 3), (0.5, 6), (0.5, 9), (0.7, 1), (0.7, 4)])
+def test_of_much_that_is_lost_at_an_rnic_nothing_is_said_of_its_switch(
+    share: float, seed: int
+) -> None:
+    """Some 5-tuples are cut off by chance, and some of their traces pass by chance."""
+    events, _ = run(Case(link(RNIC_LINK, share), RNIC_LINK, "UNDERLAY", "", 8), seed)
+    assert {e.fault_id for e in events} == {events[0].fault_id}
+    assert {e.component_id for e in events} <= {RNIC_LINK, "rnic:h0/r0"}
+
+
 def test_two_faults_at_once_are_two_faults() -> None:
     """A dead link and a flow-table hole elsewhere, in both layers at the same time."""
     lab = SimLab(seed=4)
