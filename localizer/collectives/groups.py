@@ -3,6 +3,7 @@
 Order comes from sequences alone: clocks of two hosts are never compared here.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -36,7 +37,7 @@ class Group:
     inferred
         Members are those that recorded operations, for no dump names them.
     operations
-        Rank -> sequence -> operation, without point-to-point operations.
+        Rank -> sequence -> operation, in order, without point-to-point operations.
     ends_alike
         Operations that failed are recorded as those that are done.
     launched, done
@@ -61,8 +62,9 @@ class Group:
 
     def first_unfinished(self, rank: int) -> int | None:
         """Return the first sequence that a rank launched and has not finished."""
-        done = self.done[rank]
-        return min((s for s in self.operations[rank] if done is None or s > done), default=None)
+        done, sequences = self.done[rank], list(self.operations[rank])
+        place = 0 if done is None else bisect_right(sequences, done)
+        return sequences[place] if place < len(sequences) else None
 
 
 def is_synchronising(operation: str) -> bool:
@@ -181,8 +183,10 @@ def line_up(
             told.setdefault(name, set(ranks))
     doubtful = {rank for rank, snapshot in by_rank.items() if snapshot.library == "gloo"}
     sure = {name: told.get(name, set()) | set(recorded[name]) for name in sorted(recorded)}
+    # Made once: a large job has more than a thousand groups.
+    present = set(by_rank)
     for name, held in sure.items():
-        for rank in held & set(by_rank):
+        for rank in held & present:
             recorded[name].setdefault(rank, {})
     possible = _possible_members(sure, set(told), descriptions, absent)
     return [
@@ -229,10 +233,14 @@ def _group(
 ) -> Group:
     present = sorted(recorded)
     operations = {rank: recorded[rank] for rank in present}
-    launched = {rank: max(operations[rank], default=None) for rank in present}
+    sequences = {rank: list(operations[rank]) for rank in present}
+    launched = {rank: held[-1] if held else None for rank, held in sequences.items()}
     heads = [head for head in launched.values() if head is not None]
     least = min(heads, default=None)
-    done = {rank: _done(operations[rank], least if rank in doubtful else None) for rank in present}
+    done = {
+        rank: _done(operations[rank], held, least if rank in doubtful else None)
+        for rank, held in sequences.items()
+    }
     return Group(
         name=name, description=description, members=tuple(sorted(members)), possible=possible,
         inferred=inferred, ends_alike=bool(doubtful & set(present)), operations=operations,
@@ -240,13 +248,15 @@ def _group(
     )  # fmt: skip
 
 
-def _done(operations: Mapping[int, CollectiveOp], least: int | None) -> int | None:
-    """Return up to which sequence a rank has finished what it launched, of sorted operations.
+def _done(
+    operations: Mapping[int, CollectiveOp], sequences: Sequence[int], least: int | None
+) -> int | None:
+    """Return up to which sequence a rank has finished what it launched, of sorted sequences.
 
     gloo marks operations that failed as it marks those that are done. One that some rank has
     not launched cannot have been done.
     """
-    for sequence in reversed(list(operations)):
+    for sequence in reversed(sequences):
         operation = operations[sequence]
         if is_finished(operation) and (
             least is None or sequence <= least or not is_synchronising(operation.operation)

@@ -281,22 +281,22 @@ class _Look:
         later than others: what they did before held them up, as a slow transfer does. The pause is
         the shortest of those that wait, for the others of them may have waited in what came before.
         """
-        waits = [
-            (rank, number)
-            for rank in self._finding.waiting
-            if (state := self._job.ranks.get(rank)) is not None
-            for number in state.operations.waits_at(self._communicator, self._finding.sequence)
-        ]
-        pauses = [
-            pause
-            for rank, number in waits
-            if (pause := self._job.pause_before_us(rank, number)) is not None
-        ]
         idle = [self._job.idle_us(rank) for rank in ranks if rank in self._job.ranks]
-        if not pauses or not idle:
+        known = [us for us in idle if us is not None]
+        if not known or len(known) < len(idle):
             return False
-        longest = UNUSUAL * min(pauses)
-        return all(us is not None and us <= longest for us in idle)
+        paused = False
+        for rank in self._finding.waiting:
+            state = self._job.ranks.get(rank)
+            if state is None:
+                continue
+            for number in state.operations.waits_at(self._communicator, self._finding.sequence):
+                pause = self._job.pause_before_us(rank, number)
+                # Of ten thousand that wait the first tells, as a rule.
+                if pause is not None and max(known) > UNUSUAL * pause:
+                    return False
+                paused |= pause is not None
+        return paused
 
     def is_early(self, cause: Cause) -> bool:
         """Return whether somebody who takes part may soon turn out to be gone.

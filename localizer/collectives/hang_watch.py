@@ -407,15 +407,17 @@ def _may_be_over(finding: diagnosis.Finding, communicator: str, job: JobState, n
     that is stopped is read no more.
     """
     ends = [job.ranks[rank].read_ns for rank in finding.finished if rank in job.ranks]
-    waits = [
-        state.read_ns
-        for rank in finding.waiting
-        if (state := job.ranks.get(rank)) is not None
-        and state.operations.waits_in(communicator)
+    if not ends:
+        return False
+    first_ns = min(ends)
+    waiting = (job.ranks[rank] for rank in finding.waiting if rank in job.ranks)
+    return any(
+        state.read_ns < first_ns
         and not state.halted
         and now_ns - state.read_ns <= SILENT_NS
-    ]
-    return bool(ends) and any(read_ns < min(ends) for read_ns in waits)
+        and state.operations.waits_in(communicator)
+        for state in waiting
+    )
 
 
 def _believed_size(job: JobState) -> int | None:

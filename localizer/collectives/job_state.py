@@ -187,6 +187,8 @@ class JobState:
             self.restarted_ns = arrived_ns
         if state is None or state.batch.recorded_at is None:
             return
+        if not state.operations.pending:
+            return
         number = state.operations.newest
         last = state.operations.launch(number)
         if last is not None and not last.ended:

@@ -310,11 +310,12 @@ class RankOperations:
             began_row = ROW["started_at" if self._timed else "launched_at"]
             place = first_to_wait(self._rows.numbers, began_row)
             if place >= 0:
-                code, timeout_ms, began_at = self._rows.numbers[
-                    [ROW["communicator"], ROW["timeout_ms"], began_row], place
-                ].tolist()
+                values = self._rows.numbers[:, place].tolist()
+                timeout_ms = values[ROW["timeout_ms"]]
                 self._oldest = OldestWait(
-                    self._names[code], None if timeout_ms == NULL else timeout_ms, began_at
+                    self._names[values[ROW["communicator"]]],
+                    None if timeout_ms == NULL else timeout_ms,
+                    values[began_row],
                 )
         return self._oldest
 
@@ -370,7 +371,10 @@ class RankOperations:
             Those from this record id on.
         """
         rows = self._rows
-        wanted = rows.column("record_id") >= first
+        numbers = rows.column("record_id")
+        if after is None and (not len(rows) or first <= numbers[0]):
+            return None
+        wanted = numbers >= first
         if after is not None:
             last = np.zeros(len(rows), np.bool_)
             held = np.zeros(len(self._names), np.int64)

@@ -4,11 +4,13 @@ What has to agree depends on the operation: the elements of an all-reduce are as
 those that ranks exchange in an all-to-all only pair by pair.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
+from operator import attrgetter
 from typing import Any, Final
 
 from localizer.collectives.groups import Group
@@ -18,6 +20,9 @@ from schemas.records import CollectiveOp
 CONTEXT: Final = 3
 
 Signature = tuple[Any, ...]
+_ARGUMENTS: Final = attrgetter(
+    "operation", "input_dtypes", "output_dtypes", "input_sizes", "output_sizes"
+)
 
 
 class Aspect(StrEnum):
@@ -94,7 +99,10 @@ def _open_sequences(group: Group, ranks: Sequence[int], *, whole: bool) -> list[
     """Return the sequences that not all ranks are known to have finished."""
     done = [group.done[rank] for rank in ranks]
     after = -1 if None in done else min((d for d in done if d is not None), default=-1)
-    found = {s for rank in ranks for s in group.operations[rank] if s > after}
+    found: set[int] = set()
+    for rank in ranks:
+        sequences = list(group.operations[rank])
+        found.update(sequences[bisect_right(sequences, after) :])
     if group.ends_alike and not whole:
         # The last of each rank may have failed together with a rank that left no dump.
         found |= {head for rank in ranks if (head := group.launched[rank]) is not None}
@@ -162,15 +170,17 @@ def describe(operation: CollectiveOp) -> str:
 def _aspect(there: Mapping[int, CollectiveOp], *, whole: bool) -> Aspect | None:
     """Return the first thing in which operations differ that must not."""
     operations = list(there.values())
-    if len({o.operation for o in operations}) > 1:
+    # Of ten thousand that are alike one is looked at.
+    different = {_ARGUMENTS(operation): operation for operation in operations}.values()
+    if len({o.operation for o in different}) > 1:
         return Aspect.OPERATION
-    if len({d for o in operations if (d := _dtypes(o))}) > 1:
+    if len({d for o in different if (d := _dtypes(o))}) > 1:
         return Aspect.DTYPE
     if operations[0].operation.startswith(("all_to_all", "alltoall")):
         sent = sum(_elements(o.input_sizes) for o in operations)
         received = sum(_elements(o.output_sizes) for o in operations)
         return Aspect.SPLITS if whole and sent != received else None
-    return Aspect.SIZE if len({_sizes(o) for o in operations}) > 1 else None
+    return Aspect.SIZE if len({_sizes(o) for o in different}) > 1 else None
 
 
 def _dtypes(operation: CollectiveOp) -> tuple[str, ...]:
