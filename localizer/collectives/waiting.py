@@ -270,12 +270,16 @@ def circles_of(waits: Iterable[Edge]) -> dict[Node, int]:
     return {node: number for node, number in component.items() if size[number] > 1}
 
 
-def _after(waits: Iterable[Edge]) -> dict[Node, set[Node]]:
-    """Return what each node waits for."""
-    after: dict[Node, set[Node]] = defaultdict(set)
+def _after(waits: Iterable[Edge]) -> dict[Node, dict[Node, None]]:
+    """Return what each node waits for, in the order of the waits.
+
+    A set has another order in each process, and of ranks behind one gate the first is told with all
+    that wait there.
+    """
+    after: dict[Node, dict[Node, None]] = defaultdict(dict)
     for wait in waits:
-        after[wait.source].add(wait.target)
-        after.setdefault(wait.target, set())
+        after[wait.source][wait.target] = None
+        after.setdefault(wait.target, {})
     return after
 
 
@@ -330,7 +334,7 @@ def _reached(nodes: Iterable[Node], edges: Mapping[Node, set[Node]]) -> set[int]
     return {n for n in reached if isinstance(n, int)}
 
 
-def _components(after: Mapping[Node, set[Node]]) -> dict[Node, int]:
+def _components(after: Mapping[Node, Iterable[Node]]) -> dict[Node, int]:
     """Return the strongly connected component of each node (Tarjan, without recursion)."""
     number: dict[Node, int] = {}
     low: dict[Node, int] = {}
