@@ -295,8 +295,7 @@ class JobState:
             for name, count, most in zip(names, counts.tolist(), longest.tolist(), strict=True):
                 if count:
                     self._learn(name, most, count)
-            longer = waits.waited > READ_TWICE_US
-            alone = np.flatnonzero(longer).tolist() if any_longer else ()
+            alone = np.flatnonzero(waits.waited > READ_TWICE_US).tolist() if any_longer else ()
         for place in alone:
             one = waits.operations.take(np.array([place]))
             self._observe_one(one, int(waits.waited[place]), arrived_ns)

@@ -152,9 +152,12 @@ class OperationColumns:
         if places is None:
             places = np.arange(len(self))
         codes, signatures = self.column("communicator")[places], self.column("signature")[places]
-        # What names a kind depends on the tables; these are few objects.
-        tables = map(id, self.tables[places].tolist())
-        named = zip(tables, (codes << INDEX_BITS | signatures).tolist(), strict=True)
+        kinds: list[int] = (codes << INDEX_BITS | signatures).tolist()
+        # What names a kind depends on the tables; these are few objects, and one of a batch.
+        tables = list(map(id, self.tables[places].tolist()))
+        if len(set(tables)) <= 1:
+            return dict(zip(kinds, places.tolist(), strict=True)).values()
+        named = zip(tables, kinds, strict=True)
         return dict(zip(named, places.tolist(), strict=True)).values()
 
     def kind(self, place: int) -> tuple[object, ...]:

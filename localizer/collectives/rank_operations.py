@@ -39,7 +39,7 @@ from schemas.records.batches import Tables
 
 # An iteration has some hundred operations of a rank.
 MOST_COLD: Final = 1_000
-LAUNCH_ROWS: Final = [ROW[n] for n in ("state", "launched_at", "completed_at")]
+LAUNCH_TIMES: Final = (ROW["launched_at"], ROW["completed_at"])
 # Of finished operations up to so many times as many are held as are to be kept.
 SLACK: Final = 1.25
 # Beyond so many names of communicators those of which no operation is known are forgotten; and so
@@ -192,7 +192,7 @@ class RankOperations:
         """Add operations, of which none is known."""
         self._oldest = self._history = None
         self._most_pending = max(self._most_pending, self.pending)
-        self._timed |= bool((new.column("started_at") != NULL).any())
+        self._timed = self._timed or bool((new.column("started_at") != NULL).any())
         codes = self._codes_of(new.communicators)[new.column("communicator")]
         new = new.with_codes(codes, self._names)
         warm = self._are_warm(new)
@@ -322,12 +322,17 @@ class RankOperations:
     def launch(self, number: int) -> Launch | None:
         """Return how far the operation of a record id came; None: nothing is known of it."""
         numbers = self._rows.column("record_id")
-        place = int(np.searchsorted(numbers, number))
-        if place == len(numbers) or numbers[place] != number:
-            return None
-        state, *times = self._rows.numbers[LAUNCH_ROWS, place].tolist()
-        launched_at, completed_at = (None if at == NULL else at for at in times)
-        return Launch(state == COMPLETED, launched_at, completed_at)
+        # The last one is asked for at each batch.
+        place = len(numbers) - 1
+        if not len(numbers) or numbers[place] != number:
+            place = int(np.searchsorted(numbers, number))
+            if place == len(numbers) or numbers[place] != number:
+                return None
+        values = self._rows.numbers[:, place].tolist()
+        launched_at, completed_at = (
+            None if values[row] == NULL else values[row] for row in LAUNCH_TIMES
+        )  # fmt: skip
+        return Launch(values[ROW["state"]] == COMPLETED, launched_at, completed_at)
 
     def waits_in(self, communicator: str) -> bool:
         """Return whether it waits in an operation of a communicator."""

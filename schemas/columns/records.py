@@ -31,6 +31,8 @@ NO_ARRIVAL: Final = -1
 # The wire's byte of true, read as a number.
 _TRUE: Final = -1
 
+# Blocks of one topic have about as many items for their size; one that has more is read twice.
+SPARE: Final = 1.25
 _TEXTS: Final = (Kind.TEXT, Kind.NULLABLE_TEXT)
 _BOOLEANS: Final = (Kind.BOOLEAN, Kind.NULLABLE_BOOLEAN)
 _DOUBLES: Final = (Kind.DOUBLE, Kind.NULLABLE_DOUBLE)
@@ -174,6 +176,8 @@ class RecordReader:
         self._fields, self._items = _Fields(hints), _Fields(items_hints)
         table = FieldTable(topic.name, self._fields.wanted, self._array, self._items.wanted)
         self._blocks = Blocks(codec.framer, table)
+        # Of the last block.
+        self._items_each_byte = 0.0
         own = [bound for bound in BOUNDS if bound.topic == topic.name]
         self._bounds = [
             (b, self._fields.wanted[b.field])
@@ -212,28 +216,43 @@ class RecordReader:
     def columns(self, values: Sequence[bytes], arrivals_ns: Int64s) -> Iterator[RecordColumns]:
         """Yield the same messages as columns, in order."""
         for block in self._blocks.make(values):
-            columns = np.full((self._fields.count, len(block)), NULL, np.int64)
-            whole = np.zeros(len(block), np.bool_)
-            # An item has at least a byte for each of its fields.
-            room = len(block.data) // len(self._items.wanted) if self._array else 0
-            items = np.full((self._items.count, room), NULL, np.int64)
-            item_ends = np.zeros(len(block), np.int64)
-            if block.plan is not None:
-                own = arrivals_ns[block.first : block.first + len(block)]
-                self._read(block, block.plan, own, columns, items, item_ends, whole)
+            own = arrivals_ns[block.first : block.first + len(block)]
+            for room in self._rooms(block):
+                columns = np.full((self._fields.count, len(block)), NULL, np.int64)
+                whole = np.zeros(len(block), np.bool_)
+                items = np.full((self._items.count, room), NULL, np.int64)
+                item_ends = np.zeros(len(block), np.int64)
+                if block.plan is not None:
+                    self._read(block, block.plan, own, columns, items, item_ends, whole)
+                if whole.all():
+                    # None of them lacked room.
+                    break
             counts = np.diff(item_ends, prepend=0)
             kept = np.repeat(whole, counts)
+            self._items_each_byte = len(kept) / max(1, len(block.data))
             yield RecordColumns(
                 first=block.first,
                 whole=whole,
                 data=block.data.tobytes(),
                 columns=columns[:, whole],
                 wanted=self._fields.wanted,
-                items=items[:, : len(kept)][:, kept],
+                items=items[:, : len(kept)] if whole.all() else items[:, : len(kept)][:, kept],
                 item_ends=np.cumsum(counts[whole]),
                 item_wanted=self._items.wanted,
                 writer=id(block.plan),
             )
+
+    def _rooms(self, block: Block) -> Sequence[int]:
+        """Return for how many items to make room: what is likely enough, and what surely is.
+
+        An item has at least a byte for each of its fields. Room for so many is several times what
+        items take as a rule, and to fill it takes longer than to read them.
+        """
+        if not self._array:
+            return (0,)
+        most = len(block.data) // len(self._items.wanted)
+        likely = int(SPARE * self._items_each_byte * len(block.data))
+        return (likely, most) if 0 < likely < most else (most,)
 
     def _read(
         self,

@@ -180,3 +180,23 @@ def test_nothing_of_a_bad_message_stands_in_the_next_one() -> None:
     (alone,) = read(reader, [good])
     bad = CODEC.encode(topics.COLLECTIVE_OP, retired) + b"\0"
     assert read(reader, [bad, good]) == [None, alone]
+
+
+def test_it_reads_messages_with_many_more_operations_than_those_before() -> None:
+    """Room is made for as many as is usual; a block that has more is read once more."""
+    one = BatchOperation(
+        record_id=0, communicator=0, signature=0, sequence=0, is_p2p=False,
+        state=CollectiveState.COMPLETED,
+    )  # fmt: skip
+    reader = BatchReader(CODEC)
+    said = replace(PLAIN, communicators=("dp",), signatures=(OperationSignature(
+        operation="all_reduce", input_shapes=(), output_shapes=(), input_dtypes=(),
+        output_dtypes=(),
+    ),))  # fmt: skip
+    for count in (1, 400, 1, 0, 400):
+        batch = replace(
+            said, operations=tuple(replace(one, record_id=number) for number in range(count))
+        )
+        values = [CODEC.encode(topics.COLLECTIVE_OP, batch)] * 20
+        values[3] = values[3][:-2]
+        assert read(reader, values) == [by_codec(value) for value in values]
