@@ -32,7 +32,7 @@ help:
 	@echo "make bench-accuracy  measure diagnosis and skeletons in the arena (under an hour)"
 	@echo "make bench-pipeline  measure the whole pipeline against its bars (about an hour)"
 	@echo "make bench-labs      every fault in every kind of lab of this machine (an hour; netns needs root)"
-	@echo "make bench-collectives  a real PyTorch job hangs, and what is said of it (an hour; root, make training)"
+	@echo "make bench-collectives  a real PyTorch job hangs, what is said of it, what that takes (hours; root, make training)"
 	@echo "make bench-scale     a cluster of 40,000 RNICs: what it takes, and how that grows (40 minutes)"
 	@echo "make bench-agent     memory, CPU and traffic of one agent, its broker up, away and back (15 minutes)"
 	@echo "make bench-throughput  results a second from Kafka to windows and anomalies, delay, restart, replay (25 minutes)"

@@ -32,6 +32,8 @@ MADE_PYTHON: Final = ROOT / ".venv-training" / "bin" / "python"
 LAUNCHER: Final = Path(__file__).with_name("training") / "launch.py"
 CONFIG_FILE: Final = "job.json"
 ORDERS_FILE: Final = "orders.json"
+# While it is there no rank writes dumps (`ops/lab/training/orders.py`, which needs PyTorch).
+UNRECORDED_FILE: Final = "unrecorded"
 RANKS_FILE: Final = "ranks.json"
 DUMPS: Final = "dumps"
 PROGRESS_FILE: Final = "progress.json"
@@ -180,8 +182,19 @@ class TrainingRanks:
             time.sleep(POLL_S)
 
     def progress(self) -> dict[str, Any]:
-        """Return how far each rank is, and which have ended with which code; {}: not begun."""
+        """Return how far each rank is, and which have ended with which code; {}: not begun.
+
+        `at_ns` is when that was so, by the clock that never goes back.
+        """
         return _read(self.folder / PROGRESS_FILE)
+
+    def record(self, *, on: bool) -> None:
+        """Let all ranks write dumps, as they do at first, or none."""
+        path = self.folder / UNRECORDED_FILE
+        if on:
+            path.unlink(missing_ok=True)
+        else:
+            path.touch()
 
     @property
     def dumps(self) -> Path:

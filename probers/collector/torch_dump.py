@@ -49,9 +49,15 @@ class Recorder:
     ----------
     base
         Beginning of the path; the rank follows.
+
+    Attributes
+    ----------
+    paused
+        While it is set nothing is looked at and no dump is written.
     """
 
     def __init__(self, base: str, rank: int, bindings: Any) -> None:
+        self.paused = False
         self.path = f"{base}{rank}"
         self._bindings = bindings
         self._status: bytes | None = None
@@ -91,6 +97,8 @@ class Recorder:
 
     def try_check(self, now: float) -> None:
         """Do the same; a full disk is not the job's trouble, and said once on standard error."""
+        if self.paused:
+            return
         try:
             self.check(now)
         except OSError as error:

@@ -2,8 +2,8 @@
 
 Eight ranks train over gloo. `live` is the whole way: agents and collector, topics, worker, hang
 watcher and localizer, to one fault. `dumps` lets `job diagnose` judge the dumps of the ranks alone,
-again and again. Both need root and a Python that has PyTorch (`make training`). The other parts are
-modules of their own.
+again and again. The other parts are modules of their own. These two and `iteration` need root and a
+Python that has PyTorch (`make training`).
 """
 
 import time
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ops.bench.agent import collector
-from ops.bench.collectives import analysis, arena, kills, peers, records
+from ops.bench.collectives import analysis, arena, iteration, kills, peers, records
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
 from ops.bench.collectives.kept import Keeper
 from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
@@ -55,6 +55,10 @@ NOTES: Final = (
     "watcher reads everything; the standby would be on another machine.",
     "Collector: one of a host with eight stand-in ranks, which write dumps as PyTorch's recorder "
     "does, or NCCL's calls into the plugin; a real broker. Stretches of a minute of one process.",
+    "Iteration: agents and collector are stopped and continued, and ranks cease to write dumps, in "
+    "one attempt of the job; pairs of stretches of ten seconds, medians, and of the two rows in "
+    "percent the 95 % interval of the median (bootstrap). Dumps are what `torch_dump.py` does; "
+    "PyTorch's own recorder is always on, as by default.",
     "Peers: the dumps of real gloo jobs in tests/data/collectives, one fault each, with which "
     "`job diagnose` was written. PyTorch's analyzer ends at dumps of gloo, and gets copies in "
     "NCCL's form as well; it tells a missing dump and a mismatch apart, and has no other class.",
@@ -271,6 +275,7 @@ PARTS: Final[Parts] = {
     "analysis": analysis.measure,
     "records": records.measure,
     "collector": collector.measure,
+    "iteration": iteration.measure,
     "peers": peers.measure,
 }
 # One run of the arena, with its six healthy hours, took half an hour beside other busy processes.
@@ -279,6 +284,8 @@ DEFAULT_RUNS: Final[Mapping[str, int]] = {
     "analysis": 3,
     "records": 3,
     "collector": 3,
+    # Pairs: an iteration's noise of a few percent needs many.
+    "iteration": 50,
     "peers": 1,
 }
 SOME: Final = tuple(cause.name for cause in CAUSES)

@@ -65,10 +65,12 @@ class Rank(Job):
         self._config = config
         self._steps = steps
         self._folder = Path(config["folder"])
+        self._orders = Orders(self._folder, rank)
+        self.recorder: torch_dump.Recorder | None = None
         super().__init__(
             rank,
             len(config["ranks"]),
-            OrderedFault(Orders(self._folder, rank)),
+            OrderedFault(self._orders),
             experts=False,
             width=config["width"],
             tensor_parallel=config["tensor_parallel"],
@@ -77,6 +79,8 @@ class Rank(Job):
     def begin_step(self) -> None:
         """Say how far it is; write a checkpoint or evaluate when that is due."""
         STEP.pack_into(self._steps, self.rank * STEP.size, self.step)
+        if self.recorder is not None:
+            self.recorder.paused = not self._orders.recorded
         config = self._config
         if self.step % config["checkpoint_steps"] == config["checkpoint_steps"] - 1:
             # All others wait for rank 0 in their next collective.
@@ -142,7 +146,7 @@ def be_rank(config: dict[str, Any], rank: int, port: int, steps: mmap.mmap) -> N
         timeout=TIMEOUT,
     )
     job = Rank(config, rank, steps)
-    torch_dump.start()
+    job.recorder = torch_dump.start()
     try:
         job.train(FOREVER, first=job.resume())
     except RuntimeError as error:
@@ -236,13 +240,16 @@ class Launcher:
                 found, status = os.waitpid(pid, os.WNOHANG)
                 if found:
                     self._ended[rank] = os.waitstatus_to_exitcode(status)
+        at_ns = time.monotonic_ns()
         steps = [
             STEP.unpack_from(self._steps, rank * STEP.size)[0] for rank in range(len(self._pids))
         ]
         write_json(
             self._folder / PROGRESS_FILE,
-            {"attempt": self._attempt_us, "steps": steps, "ended": self._ended},
-        )
+            {
+                "attempt": self._attempt_us, "at_ns": at_ns, "steps": steps, "ended": self._ended,
+            },
+        )  # fmt: skip
 
     def _end(self) -> None:
         for rank, pid in enumerate(self._pids):

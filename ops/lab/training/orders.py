@@ -11,6 +11,8 @@ import torch
 from ops.lab.training.faults import Fault, load_batch_from_slow_storage
 
 ORDERS_FILE: Final = "orders.json"
+# While it is there no rank writes dumps.
+UNRECORDED_FILE: Final = "unrecorded"
 # How soon a rank that hangs notices that it is healed.
 LOOK_S: Final = 0.05
 EXIT_CODE: Final = 1
@@ -21,6 +23,7 @@ class Orders:
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._path = folder / ORDERS_FILE
+        self._unrecorded = folder / UNRECORDED_FILE
         self._rank = str(rank)
         self._seen = (0, 0)
         self._order: dict[str, Any] = {}
@@ -36,6 +39,11 @@ class Orders:
             self._seen = found.st_mtime_ns, found.st_ino
             self._order = json.loads(self._path.read_bytes()).get(self._rank, {})
         return self._order
+
+    @property
+    def recorded(self) -> bool:
+        """Whether this rank is to write dumps."""
+        return not self._unrecorded.exists()
 
     def hang(self) -> None:
         """Stand still in Python until the order is taken back."""

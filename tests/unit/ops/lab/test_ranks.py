@@ -57,6 +57,13 @@ def test_orders_are_of_one_rank_until_they_are_taken_back(ranks: TrainingRanks) 
     assert orders(ranks) == {"1": slow}
 
 
+def test_all_ranks_stop_writing_dumps_and_begin_again(ranks: TrainingRanks) -> None:
+    """By a file that each of them looks for; said twice it is the same."""
+    for on in (False, False, True, True):
+        ranks.record(on=on)
+        assert (ranks.folder / "unrecorded").exists() is not on
+
+
 def test_what_has_not_begun_is_told(ranks: TrainingRanks) -> None:
     """There is no process to stop, and no progress, before the job has begun."""
     assert ranks.progress() == {}

@@ -129,6 +129,18 @@ def test_what_cannot_be_written_is_said_once(
     assert "rank_3" in said or "file" in said
 
 
+def test_one_that_is_paused_neither_looks_nor_writes(tmp_path: Path) -> None:
+    """What happened meanwhile is in the dump that follows."""
+    fake = Fake()
+    recorder = fake.recorder(tmp_path)
+    recorder.paused = True
+    recorder.try_check(0.0)
+    assert fake.asked == []
+    recorder.paused = False
+    recorder.try_check(0.5)
+    assert fake.asked == ["json"]
+
+
 def test_it_does_nothing_without_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """A script may call it always."""
     for name in torch_dump.BASES:

@@ -1,0 +1,254 @@
+"""How much longer a real job's iteration takes while agents, collector and dumps are on.
+
+Everything is switched off and on again, many times within one attempt of the job: agents and
+collector are stopped and continued, and ranks cease to write dumps. Two stretches after each other,
+one of each, are a pair; which of them comes first alternates, so that what drifts cancels.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from ops.bench.rig.process_cost import cpu_ns
+from ops.bench.rig.report import Figure, Say, figure
+from ops.bench.rig.waiting import wait_until
+from ops.lab.errors import LabError
+from ops.lab.fault_kinds import NETNS_LAB
+from ops.lab.kind import SUITE_SHAPE
+from ops.lab.lab import COLLECTOR, Lab, LabConfig
+from ops.lab.ranks import JobConfig, job_python
+from ops.lab.shape import LabShape
+from ops.lab.suite.suite import pipeline
+from ops.log.watch import Watch
+from ops.running.pipeline import SKELETON, Pipeline
+from schemas.records import ProbeRound
+from schemas.topics import PROBE_ROUND
+from schemas.units import MS_NS
+
+BAR_PERCENT: Final = 0.5
+# A task id of its own: a collector sees all jobs of a machine.
+SHAPE: Final = replace(SUITE_SHAPE, task_id="iterations")
+# A pass computes elsewhere, as on a GPU, for half of this: eight ranks that computed on two cores
+# would measure how these are shared.
+PERIOD_MS: Final = 100
+NEVER: Final = 10**9
+# Three dumps of each rank, at least two seconds apart, and five looks of the collector.
+STRETCH_S: Final = 10.0
+# What was stopped makes up for what it missed.
+SETTLE_S: Final = 2.0
+PROBING_TIMEOUT_S: Final = 60.0
+WARM_S: Final = 20.0
+RESAMPLES: Final = 10_000
+SEED: Final = 20_268
+AGENTS: Final = "agents"
+BROKER: Final = "broker"
+# A look of the launcher is each quarter of a second.
+POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """How far the job was, and what processes had used of a core by then.
+
+    Attributes
+    ----------
+    step
+        Iterations of the rank that is behind.
+    at_ns
+        When it was there.
+    ranks_ns
+        CPU time of all ranks, nanoseconds.
+    beside_ns
+        CPU time of what is beside the job, by name.
+    """
+
+    attempt: int
+    step: int
+    at_ns: int
+    ranks_ns: int
+    beside_ns: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """What an iteration took in some seconds, on average, and shares of a core beside it."""
+
+    iteration_ms: float
+    ranks_cpu_ms: float
+    beside_percent: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two stretches after each other."""
+
+    on: Stretch
+    off: Stretch
+
+
+def stretch_between(begin: Mark, end: Mark) -> Stretch:
+    """Return what iterations took between two marks.
+
+    Raises
+    ------
+    LabError
+        If the job began anew, or stood still.
+    """
+    steps, took_ns = end.step - begin.step, end.at_ns - begin.at_ns
+    if end.attempt != begin.attempt or steps <= 0:
+        raise LabError(f"the training job does not go on: from {begin} to {end}")
+    return Stretch(
+        iteration_ms=took_ns / steps / MS_NS,
+        ranks_cpu_ms=(end.ranks_ns - begin.ranks_ns) / steps / MS_NS,
+        beside_percent={
+            name: 100 * (used - begin.beside_ns[name]) / took_ns
+            for name, used in end.beside_ns.items()
+        },
+    )
+
+
+class Switched:
+    """A lab whose agents, collector and dumps are switched."""
+
+    def __init__(self, lab: Lab, started: Pipeline) -> None:
+        self._lab = lab
+        self._started = started
+        agents = [lab.group.child(name).pid for name in lab.shape.agent_ids()]
+        self._beside = {AGENTS: agents, COLLECTOR: [lab.group.child(COLLECTOR).pid]}
+
+    def switch(self, *, on: bool) -> None:
+        """Stop everything, or let it go on."""
+        self._lab.ranks.record(on=on)
+        for pid in (pid for pids in self._beside.values() for pid in pids):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT if on else signal.SIGSTOP)
+
+    def mark(self) -> Mark:
+        """Return how far the job is, as soon as that is told again."""
+        ranks = self._lab.ranks
+        told_ns = int(ranks.progress()["at_ns"])
+        found: dict[str, Any] = {}
+
+        def told() -> bool:
+            found.update(ranks.progress())
+            return int(found["at_ns"]) > told_ns
+
+        wait_until(told, SETTLE_S * 10, "nothing is told of the job", poll_s=POLL_S)
+        broker = self._started.kafka
+        pids = {**self._beside, BROKER: [broker.pid] if broker and broker.pid else []}
+        return Mark(
+            attempt=found["attempt"], step=min(found["steps"]), at_ns=int(found["at_ns"]),
+            ranks_ns=sum(cpu_ns(ranks.pid(rank)) for rank in range(len(found["steps"]))),
+            beside_ns={name: sum(map(cpu_ns, own)) for name, own in pids.items()},
+        )  # fmt: skip
+
+    def stretch(self, *, on: bool) -> Stretch:
+        """Switch, and let the job train for a while."""
+        self.switch(on=on)
+        time.sleep(SETTLE_S)
+        begin = self.mark()
+        time.sleep(STRETCH_S)
+        end = self.mark()
+        self._lab.check()
+        return stretch_between(begin, end)
+
+    def pair(self, *, on_first: bool) -> Pair:
+        """Return two stretches after each other."""
+        first, last = self.stretch(on=on_first), self.stretch(on=not on_first)
+        return Pair(first, last) if on_first else Pair(last, first)
+
+
+@contextmanager
+def switched(say: Say, shape: LabShape = SHAPE) -> Iterator[Switched]:
+    """Give a lab in which a job trains and agents probe; what sent their lists is gone."""
+    job = JobConfig(
+        python=job_python(None), period_ms=PERIOD_MS, checkpoint_steps=NEVER, evaluation_steps=NEVER
+    )
+    with pipeline(None, say, processes=(SKELETON,)) as started:
+        config = LabConfig(
+            settings=started.settings, kind=NETNS_LAB, name="iterations", shape=shape, job=job
+        )
+        with (
+            Watch(started.settings, (PROBE_ROUND,)) as watch,
+            Lab(config, say=say) as lab,
+        ):
+            wait_until(
+                probing(watch, shape.agent_ids()), PROBING_TIMEOUT_S, "not all agents probe",
+                check=lab.check,
+            )  # fmt: skip
+            started.group.stop(SKELETON)
+            beside = Switched(lab, started)
+            time.sleep(WARM_S)
+            try:
+                yield beside
+            finally:
+                # One that is stopped would not hear that it is to end.
+                beside.switch(on=True)
+
+
+def probing(watch: Watch, agents: Sequence[str]) -> Callable[[], bool]:
+    """Return what says whether each agent has published a round with probes."""
+    silent = set(agents)
+
+    def all_probe() -> bool:
+        for seen in watch.poll():
+            if isinstance(seen.record, ProbeRound) and seen.record.results:
+                silent.discard(seen.record.agent_id)
+        return not silent
+
+    return all_probe
+
+
+def measure(runs: int, say: Say) -> list[Figure]:
+    """Measure so many pairs."""
+    pairs = []
+    with switched(say) as beside:
+        for number in range(runs):
+            pairs.append(beside.pair(on_first=number % 2 == 0))
+            on, off = pairs[-1].on, pairs[-1].off
+            say(
+                f"{number + 1}/{runs}: on {on.iteration_ms:.2f} ms, off {off.iteration_ms:.2f} ms; "
+                f"CPU of the ranks {on.ranks_cpu_ms:.2f} and {off.ranks_cpu_ms:.2f} ms"
+            )
+    return figures(pairs)
+
+
+def median_interval(samples: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of a median: percentile bootstrap (Efron, 1979)."""
+    values = np.asarray(samples, np.float64)
+    chosen = np.random.default_rng(SEED).integers(0, len(values), (RESAMPLES, len(values)))
+    low, high = np.quantile(np.median(values[chosen], axis=1), (0.025, 0.975))
+    return float(low), float(high)
+
+
+def figures(pairs: Sequence[Pair]) -> list[Figure]:
+    """Return the rows."""
+
+    def more(name: str, value: Callable[[Stretch], float], bar: float | None) -> Figure:
+        percents = [100 * (value(p.on) / value(p.off) - 1) for p in pairs]
+        low, high = median_interval(percents)
+        return replace(figure(name, percents, "%", bar), low=low, high=high)
+
+    def beside(name: str, value: Callable[[Pair], float]) -> Figure:
+        return figure(name, [value(p) for p in pairs], "% of a core")
+
+    what = f"iteration, {len(SHAPE.endpoints)} ranks"
+    return [
+        more(f"{what}: longer with everything on", lambda s: s.iteration_ms, BAR_PERCENT),
+        figure("… with everything off", [p.off.iteration_ms for p in pairs], "ms"),
+        more(f"{what}: more CPU time of the ranks with everything on", lambda s: s.ranks_cpu_ms,
+             None),
+        figure("… with everything off", [p.off.ranks_cpu_ms for p in pairs], "ms"),
+        beside("… of the agents, together", lambda p: p.on.beside_percent[AGENTS]),
+        beside("… of the collector", lambda p: p.on.beside_percent[COLLECTOR]),
+        beside(
+            "… of the broker, more than with everything off",
+            lambda p: p.on.beside_percent[BROKER] - p.off.beside_percent[BROKER],
+        ),
+    ]  # fmt: skip
