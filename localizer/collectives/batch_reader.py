@@ -16,6 +16,7 @@ from schemas.codec import Codec, DecodeError
 from schemas.columns.arrays import Int64s
 from schemas.columns.records import NO_ARRIVAL, RecordColumns, RecordReader
 from schemas.enums import CollectiveSource, ProcessState
+from schemas.framing import header_bytes
 from schemas.records import CollectiveBatch
 from schemas.records.batches import BatchError, Tables, tables_of
 
@@ -26,6 +27,13 @@ T = TypeVar("T")
 # those of ten thousand ranks take 12 MB.
 MAX_KNOWN_BYTES: Final = 16_000_000
 TABLES: Final = ("shapes", "signatures", "frames", "stacks", "reasons")
+ARRAYS: Final = ("endpoint_ids", "communicators", *TABLES)
+NOTHING: Final = CollectiveBatch(
+    cluster="c", rank_id="j|0", task_id="j", rank=0, host_id="h", endpoint_ids=(), attempt=0,
+    process_state=ProcessState.UNKNOWN, source=CollectiveSource.UNKNOWN, taken_at=0,
+    snapshot=False, dropped_before=0, communicators=(), shapes=(), signatures=(), frames=(),
+    stacks=(), reasons=(), operations=(),
+)  # fmt: skip
 
 
 class RankBatch(NamedTuple):
@@ -61,13 +69,17 @@ def rank_batch(batch: CollectiveBatch) -> RankBatch:
 
 
 class _Row(NamedTuple):
-    """A message: its plain fields, its arrays as bytes, and its operations' numbers."""
+    """A message: its plain fields, its arrays as bytes, and its operations' numbers.
+
+    `arrays_end` is how many bytes behind its header the last of these arrays ends.
+    """
 
     fields: dict[str, Any]
     endpoints: bytes
     communicators: bytes
     tables: bytes
     operations: Int64s
+    arrays_end: int
 
 
 class _Known(Generic[T]):
@@ -105,16 +117,12 @@ class BatchReader:
         self._endpoints: _Known[tuple[str, ...]] = _Known()
         self._communicators: _Known[tuple[str, ...]] = _Known()
         self._tables: _Known[Tables] = _Known()
+        # What follows the arrays in a message without operations.
+        self._rest: bytes | None = None
 
     def warm(self) -> None:
         """Compile the kernel, some seconds once after an installation, or read it from disk."""
-        nothing = CollectiveBatch(
-            cluster="c", rank_id="j|0", task_id="j", rank=0, host_id="h", endpoint_ids=(),
-            attempt=0, process_state=ProcessState.UNKNOWN, source=CollectiveSource.UNKNOWN,
-            taken_at=0, snapshot=False, dropped_before=0, communicators=(), shapes=(),
-            signatures=(), frames=(), stacks=(), reasons=(), operations=(),
-        )  # fmt: skip
-        value = self._codec.encode(topics.COLLECTIVE_OP, nothing)
+        value = self._codec.encode(topics.COLLECTIVE_OP, NOTHING)
         self.read([value], np.full(1, NO_ARRIVAL, np.int64))
 
     def read(self, values: Sequence[bytes], arrivals_ns: Int64s) -> list[RankBatch | None]:
@@ -149,22 +157,24 @@ class BatchReader:
         tables = self._tables.get(writer, row.tables)
         if endpoints is None or communicators is None or tables is None:
             return None
-        batch = CollectiveBatch(
-            **row.fields, endpoint_ids=endpoints, communicators=communicators, shapes=(),
-            signatures=(), frames=(), stacks=(), reasons=(), operations=(),
-        )  # fmt: skip
         try:
             # No index is negative: the topic's bounds.
             operations = OperationColumns.checked(row.operations, communicators, tables)
         except BatchError:
             return None
-        return RankBatch(batch, operations)
+        return RankBatch(_batch_of(row, endpoints, communicators), operations)
 
     def _learned(self, writer: int, row: _Row, value: bytes, arrival_ns: int) -> RankBatch | None:
-        """Return the batch of a message by itself, and remember what its arrays mean."""
+        """Return the batch of a message by itself, and remember what its arrays mean.
+
+        Its operations were read by the kernel; decoding them one by one as well would take most
+        of a start, at which everything is new.
+        """
         known_ns = None if arrival_ns == NO_ARRIVAL else arrival_ns
         try:
-            batch = self._codec.decode(topics.COLLECTIVE_OP, value, arrival_ns=known_ns)
+            batch = self._codec.decode(
+                topics.COLLECTIVE_OP, self._without_operations(value, row), arrival_ns=known_ns
+            )
             tables = tables_of(batch)
             operations = OperationColumns.checked(row.operations, batch.communicators, tables)
         except (DecodeError, BatchError):
@@ -172,21 +182,51 @@ class BatchReader:
         self._endpoints.put(writer, row.endpoints, batch.endpoint_ids)
         self._communicators.put(writer, row.communicators, batch.communicators)
         self._tables.put(writer, row.tables, tables)
-        return RankBatch(without_tables(batch), operations)
+        return RankBatch(_batch_of(row, batch.endpoint_ids, batch.communicators), operations)
+
+    def _without_operations(self, value: bytes, row: _Row) -> bytes:
+        """Return a message as it would be without its operations and what follows them."""
+        if self._codec.payload(topics.COLLECTIVE_OP, value) is None:
+            # Of another version, whose fields may stand in another order.
+            return value
+        if self._rest is None:
+            nothing = self._codec.encode(topics.COLLECTIVE_OP, NOTHING)
+            (block,) = self._reader.columns([nothing], np.full(1, NO_ARRIVAL, np.int64))
+            self._rest = nothing[header_bytes(nothing) + int(_arrays_ends(block)[0]) :]
+        return value[: header_bytes(value) + row.arrays_end] + self._rest
 
     def _rows(self, block: RecordColumns) -> Iterator[_Row]:
         """Yield the messages of a block that were read."""
         ends = block.item_ends.tolist()
-        for fields, begin, end, endpoints, communicators, tables in zip(
+        for fields, begin, end, endpoints, communicators, tables, arrays_end in zip(
             self._reader.rows(block),
             [0, *ends[:-1]],
             ends,
             _bytes_of(block, ("endpoint_ids",)),
             _bytes_of(block, ("communicators",)),
             _bytes_of(block, TABLES),
+            _arrays_ends(block).tolist(),
             strict=True,
         ):
-            yield _Row(fields, endpoints, communicators, tables, block.items[:, begin:end])
+            operations = block.items[:, begin:end]
+            yield _Row(fields, endpoints, communicators, tables, operations, arrays_end)
+
+
+def _batch_of(
+    row: _Row, endpoints: tuple[str, ...], communicators: tuple[str, ...]
+) -> CollectiveBatch:
+    """Return a message's batch without its operations and what they refer to."""
+    return CollectiveBatch(
+        **row.fields, endpoint_ids=endpoints, communicators=communicators, shapes=(),
+        signatures=(), frames=(), stacks=(), reasons=(), operations=(),
+    )  # fmt: skip
+
+
+def _arrays_ends(block: RecordColumns) -> Int64s:
+    """Return how many bytes behind its header the last array of each record ends."""
+    ends = [begins + sizes for begins, sizes in (block.arrays(name) for name in ARRAYS)]
+    found: Int64s = np.max(ends, axis=0) - block.starts
+    return found
 
 
 def _bytes_of(block: RecordColumns, names: Sequence[str]) -> list[bytes]:

@@ -53,6 +53,8 @@ class RecordColumns:
         Which messages were read; `Codec.decode` must look at the others.
     data
         Bytes in which the texts are.
+    starts : (read,) int64
+        Where each of those that were read begins in the data, behind its header.
     columns : (columns, read) int64
         Of those that were read alone; `NULL` for null.
     wanted
@@ -70,6 +72,7 @@ class RecordColumns:
     first: int
     whole: Bools
     data: bytes
+    starts: Int64s
     columns: Int64s
     wanted: Mapping[str, Wanted]
     items: Int64s
@@ -234,6 +237,7 @@ class RecordReader:
                 first=block.first,
                 whole=whole,
                 data=block.data.tobytes(),
+                starts=block.starts[whole],
                 columns=columns[:, whole],
                 wanted=self._fields.wanted,
                 items=items[:, : len(kept)] if whole.all() else items[:, : len(kept)][:, kept],

@@ -136,6 +136,43 @@ class Refusing(Codec):
         raise AssertionError("asked")
 
 
+class Noting(Codec):
+    """A codec that notes the batches that it decodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decoded: list[CollectiveBatch] = []
+
+    def decode(self, *args: Any, **kwargs: Any) -> Any:
+        """Note, and decode."""
+        self.decoded.append(super().decode(*args, **kwargs))
+        return self.decoded[-1]
+
+
+@pytest.mark.parametrize("version", [None, "2.10"])
+def test_of_what_is_new_the_codec_decodes_no_operations(version: str | None) -> None:
+    """They were read already, and are what takes long; what follows them is not missed."""
+    signature = OperationSignature(
+        operation="all_reduce", input_shapes=(0,), output_shapes=(), input_dtypes=("Float",),
+        output_dtypes=(),
+    )  # fmt: skip
+    operations = tuple(
+        BatchOperation(
+            record_id=number, communicator=0, signature=0, sequence=number, is_p2p=False,
+            state=CollectiveState.COMPLETED,
+        )
+        for number in range(100)
+    )  # fmt: skip
+    batch = replace(
+        PLAIN, communicators=("a",), shapes=(TensorShape(sizes=(7,)),), signatures=(signature,),
+        operations=operations, producer_version=version, endpoint_ids=("w1/r0",),
+    )  # fmt: skip
+    value = CODEC.encode(topics.COLLECTIVE_OP, batch)
+    codec = Noting()
+    assert read(BatchReader(codec), [value]) == [by_codec(value)]
+    assert codec.decoded == [replace(batch, operations=(), producer_version=None)]
+
+
 @given(batch=BATCHES.filter(lambda b: b.format_version != "\xe4"))
 def test_what_a_job_says_again_is_read_without_the_codec(batch: CollectiveBatch) -> None:
     """The same communicators, signatures and endpoints, with another operation."""
