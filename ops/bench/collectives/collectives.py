@@ -284,8 +284,8 @@ DEFAULT_RUNS: Final[Mapping[str, int]] = {
     "analysis": 3,
     "records": 3,
     "collector": 3,
-    # Pairs: an iteration's noise of a few percent needs many.
-    "iteration": 50,
+    # Pairs: noise of a few percent needs many.
+    "iteration": 30,
     "peers": 1,
 }
 SOME: Final = tuple(cause.name for cause in CAUSES)

@@ -34,9 +34,9 @@ from schemas.units import MS_NS
 BAR_PERCENT: Final = 0.5
 # A task id of its own: a collector sees all jobs of a machine.
 SHAPE: Final = replace(SUITE_SHAPE, task_id="iterations")
-# A pass computes elsewhere, as on a GPU, for half of this: eight ranks that computed on two cores
-# would measure how these are shared.
-PERIOD_MS: Final = 100
+# An iteration computes for so long elsewhere, as on a GPU: the lab's job, and one that reduces
+# without a pause, whose ranks want all cores of a small machine for themselves.
+PERIODS_MS: Final = (500, 0)
 NEVER: Final = 10**9
 # Three dumps of each rank, at least two seconds apart, and five looks of the collector.
 STRETCH_S: Final = 10.0
@@ -165,10 +165,10 @@ class Switched:
 
 
 @contextmanager
-def switched(say: Say, shape: LabShape = SHAPE) -> Iterator[Switched]:
+def switched(say: Say, period_ms: int, shape: LabShape = SHAPE) -> Iterator[Switched]:
     """Give a lab in which a job trains and agents probe; what sent their lists is gone."""
     job = JobConfig(
-        python=job_python(None), period_ms=PERIOD_MS, checkpoint_steps=NEVER, evaluation_steps=NEVER
+        python=job_python(None), period_ms=period_ms, checkpoint_steps=NEVER, evaluation_steps=NEVER
     )
     with pipeline(None, say, processes=(SKELETON,)) as started:
         config = LabConfig(
@@ -206,17 +206,25 @@ def probing(watch: Watch, agents: Sequence[str]) -> Callable[[], bool]:
 
 
 def measure(runs: int, say: Say) -> list[Figure]:
-    """Measure so many pairs."""
-    pairs = []
-    with switched(say) as beside:
-        for number in range(runs):
-            pairs.append(beside.pair(on_first=number % 2 == 0))
-            on, off = pairs[-1].on, pairs[-1].off
-            say(
-                f"{number + 1}/{runs}: on {on.iteration_ms:.2f} ms, off {off.iteration_ms:.2f} ms; "
-                f"CPU of the ranks {on.ranks_cpu_ms:.2f} and {off.ranks_cpu_ms:.2f} ms"
-            )
-    return figures(pairs)
+    """Measure so many pairs of each job."""
+    rows = []
+    for period_ms in PERIODS_MS:
+        pairs = []
+        with switched(say, period_ms) as beside:
+            for number in range(runs):
+                pairs.append(beside.pair(on_first=number % 2 == 0))
+                say(f"{period_ms} ms of computing, {number + 1}/{runs}: {text(pairs[-1])}")
+        rows += figures(period_ms, pairs)
+    return rows
+
+
+def text(pair: Pair) -> str:
+    """Return a pair as a line of progress."""
+    on, off = pair.on, pair.off
+    return (
+        f"on {on.iteration_ms:.2f} ms, off {off.iteration_ms:.2f} ms; "
+        f"CPU of the ranks {on.ranks_cpu_ms:.2f} and {off.ranks_cpu_ms:.2f} ms"
+    )
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float]:
@@ -227,8 +235,8 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def figures(pairs: Sequence[Pair]) -> list[Figure]:
-    """Return the rows."""
+def figures(period_ms: int, pairs: Sequence[Pair]) -> list[Figure]:
+    """Return the rows of a job; the lab's own has the bar."""
 
     def more(name: str, value: Callable[[Stretch], float], bar: float | None) -> Figure:
         percents = [100 * (value(p.on) / value(p.off) - 1) for p in pairs]
@@ -238,9 +246,10 @@ def figures(pairs: Sequence[Pair]) -> list[Figure]:
     def beside(name: str, value: Callable[[Pair], float]) -> Figure:
         return figure(name, [value(p) for p in pairs], "% of a core")
 
-    what = f"iteration, {len(SHAPE.endpoints)} ranks"
+    what = f"iteration, {len(SHAPE.endpoints)} ranks, {period_ms} ms of computing"
+    bar = BAR_PERCENT if period_ms == PERIODS_MS[0] else None
     return [
-        more(f"{what}: longer with everything on", lambda s: s.iteration_ms, BAR_PERCENT),
+        more(f"{what}: longer with everything on", lambda s: s.iteration_ms, bar),
         figure("… with everything off", [p.off.iteration_ms for p in pairs], "ms"),
         more(f"{what}: more CPU time of the ranks with everything on", lambda s: s.ranks_cpu_ms,
              None),

@@ -67,7 +67,7 @@ def pairs(longer: float, noise: float, count: int, seed: int = 1) -> list[Pair]:
 
 def test_drift_cancels_and_noise_is_in_the_interval() -> None:
     """One part in a thousand longer is found among noise of one in a hundred."""
-    rows = figures(pairs(0.001, 0.01, 200))
+    rows = figures(500, pairs(0.001, 0.01, 200))
     longer = rows[0]
     assert longer.unit == "%"
     assert longer.low is not None
@@ -75,7 +75,7 @@ def test_drift_cancels_and_noise_is_in_the_interval() -> None:
     assert longer.low <= 0.1 <= longer.high
     assert longer.high - longer.low < 0.8
     assert longer.bar == 0.5
-    much = figures(pairs(0.02, 0.01, 200))[0]
+    much = figures(500, pairs(0.02, 0.01, 200))[0]
     assert not much.met
     assert much.low is not None
     assert much.low > 0.5
@@ -83,8 +83,11 @@ def test_drift_cancels_and_noise_is_in_the_interval() -> None:
 
 def test_the_other_rows_have_no_bar() -> None:
     """Of the broker what it takes more counts: without agents it idles."""
-    rows = figures(pairs(0.0, 0.0, 10))
+    rows = figures(500, pairs(0.0, 0.0, 10))
     assert [row.bar for row in rows[1:]] == [None] * 6
+    without_pause = figures(0, pairs(0.1, 0.0, 10))
+    assert all(row.bar is None for row in without_pause)
+    assert {row.figure for row in without_pause[::2][:2]}.isdisjoint(row.figure for row in rows)
     assert rows[2].value == 0.0
     assert [row.value for row in rows[4:]] == [3.0, 0.5, 3.0]
 
