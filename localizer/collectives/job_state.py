@@ -437,10 +437,21 @@ class JobState:
 
         Connections are made in it and code is compiled: nothing that is known tells how long. All
         ranks are in the same one; a rank that takes part in little more than the start does not
-        count against the others.
+        count against the others. Microbatches look like iterations until what follows them ends, in
+        a group in which nothing has ended yet.
         """
-        launched = [s for s in self.ranks.values() if s.operations.newest >= 0 and not s.ended]
-        first = sum(s.operations.warm_from is None for s in launched)
+        launched = {r: s for r, s in self.ranks.items() if s.operations.newest >= 0 and not s.ended}
+        first = sum(s.operations.warm_from is None for s in launched.values())
+        early = {r for r, s in launched.items() if s.operations.is_early}
+        if 2 * first < len(launched) <= 2 * len(early):
+            ended = {
+                name
+                for state in self.ranks.values()
+                for name in state.operations.communicators(finished=True)
+            }
+            idle = (c.ranks for name, c in self.communicators.items() if name not in ended)
+            early &= {rank for ranks in idle if len(ranks) > 1 for rank in ranks}
+            first = len(early | {r for r, s in launched.items() if s.operations.warm_from is None})
         return bool(launched) and 2 * first >= len(launched)
 
     def overdue(self, now_ns: int, most: int | None = None) -> list[Overdue]:

@@ -39,6 +39,9 @@ from schemas.records.batches import Tables
 
 # An iteration has some hundred operations of a rank.
 MOST_COLD: Final = 1_000
+# Until a second microbatch is over nothing is called warm. Pipelines are fed with some four for
+# each of their stages, of which there are eight as a rule.
+MICROBATCHES: Final = 16
 LAUNCH_TIMES: Final = (ROW["launched_at"], ROW["completed_at"])
 # Of finished operations up to so many times as many are held as are to be kept.
 SLACK: Final = 1.25
@@ -296,6 +299,11 @@ class RankOperations:
         """Return how many operations belong to the first iteration, as it seems."""
         return min(2 * self._came_new, MOST_COLD)
 
+    @property
+    def is_early(self) -> bool:
+        """Whether all that came may be microbatches of its first iteration."""
+        return self.newest < MICROBATCHES * self._cold_until()
+
     def take_cold(self) -> bool:
         """Return once whether waits that were measured were those of its first iteration."""
         cold, self._was_cold = self._was_cold, False
@@ -351,10 +359,12 @@ class RankOperations:
         found: list[int] = rows.column("record_id")[waits].tolist()
         return found
 
-    def communicators(self) -> list[str]:
-        """Return the communicators of its operations, by name."""
-        codes = set(self._rows.column("communicator").tolist())
-        return sorted(self._names[code] for code in codes)
+    def communicators(self, *, finished: bool = False) -> list[str]:
+        """Return the communicators of its operations, or of those that have ended, by name."""
+        codes = self._rows.column("communicator")
+        if finished:
+            codes = codes[self._rows.finished]
+        return sorted(self._names[code] for code in set(codes.tolist()))
 
     def kinds(self) -> int:
         """Return how many kinds of operations it has, by communicator, name and sizes."""

@@ -3,13 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from localizer.collectives.job_state import JobState
 from localizer.collectives.operation_columns import NO_OPERATIONS, OperationColumns
 from localizer.collectives.rank_state import SAME_ATTEMPT_US, SILENT_NS
-from schemas.enums import CollectiveSource, ProcessState
-from schemas.records import CollectiveBatch
+from probers.collectives.flight_recorder import read_dump
+from schemas.enums import CollectiveSource, CommunicatorRole, ProcessState
+from schemas.records import CollectiveBatch, Communicator
 from schemas.records.batches import snapshot_of
 from tests.collective_batches import Job, arrivals
+from tests.flight_recorder import Rank
 
 START_NS = 1_000 * SILENT_NS
 HOUR_US = 3_600_000_000
@@ -102,3 +106,34 @@ def test_a_rank_that_is_told_from_another_source_counts_as_not_read(tmp_path: Pa
     assert [snapshot.rank for snapshot in job.snapshots()] == [0, 1]
     job.apply_batch(replace(first, rank=2, source=sources[0]), NO_OPERATIONS, START_NS + 1)
     assert [snapshot.rank for snapshot in job.snapshots()] == [0, 1, 2]
+
+
+GROUPS = {"1": [0, 1], "2": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("microbatches", "gradients", "cold"),
+    [(8, "scheduled", True), (8, "completed", False), (200, "scheduled", False)],
+)
+def test_microbatches_are_no_iterations(
+    tmp_path: Path, microbatches: int, gradients: str, *, cold: bool
+) -> None:
+    """Until what follows them has ended: a group that nobody ever uses does not count for ever."""
+    job, first = JobState("job"), batch_of(0, tmp_path)
+    for name, ranks in GROUPS.items():
+        job.apply_communicator(
+            name,
+            Communicator(
+                cluster="c", communicator_id=f"job|{name}", task_id="job", communicator=name,
+                role=CommunicatorRole.UNKNOWN, ranks=tuple(ranks), updated_at=0,
+            ),
+        )  # fmt: skip
+    for number in (0, 1):
+        rank = Rank(number, GROUPS)
+        for _ in range(microbatches):
+            rank.launch("1", "all_reduce")
+            rank.launch("1", "all_gather")
+        rank.launch("2", "all_reduce", state=gradients)
+        told = read_dump(rank.pickled(), f"rank{number}").snapshot.operations
+        job.apply_batch(replace(first, rank=number), OperationColumns.of_records(told), START_NS)
+    assert job.cold is cold
