@@ -313,9 +313,11 @@ class _Explainer:
             evidence.append(self._last_of(rank, group))
             snapshot = self._snapshots[rank]
             if group.launched.get(rank) is None and snapshot.dropped_before:
+                # 1 may only mark that some were.
+                lost = snapshot.dropped_before
+                some = "some operations" if lost == 1 else f"{lost:,} operations or more"
                 doubts.append(
-                    f"of rank {rank} {snapshot.dropped_before:,} operations or more were lost, and "
-                    "what is left holds none of this group"
+                    f"of rank {rank} {some} were lost, and what is left holds none of this group"
                 )
             if (transfer := unresolved_transfer(snapshot, self._groups)) is not None:
                 label = self._groups[transfer.communicator].label

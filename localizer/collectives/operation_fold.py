@@ -197,7 +197,8 @@ def has_lost_some(rows: Int64s, sequences: Int64s, numbers: Int64s) -> bool:
     """Return whether operations are missing between others, beside coalesced launches.
 
     A coalesced launch has the sequence number of its members: where it is left out, one record id
-    is missing, and no sequence number.
+    is missing, and no sequence number. So is the last operation of a communicator, or a member of
+    a coalesced launch: that one of these alone is missing is not seen.
 
     Parameters
     ----------

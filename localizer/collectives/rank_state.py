@@ -171,10 +171,10 @@ def snapshots_of(
     found = []
     for state, part, operations in zip(states, parts, operations_of, strict=True):
         dropped = state.batch.dropped_before
-        if operations and (part is not None or not state.operations.whole):
+        if part is not None or not state.operations.whole:
             rows = state.operations.columns if part is None else part
             # Some are missing, also where the first is known.
-            dropped = max(dropped, int(rows.column("record_id")[0]), 1)
+            dropped = max(dropped, 1, *rows.column("record_id")[:1].tolist())
         found.append(
             CollectiveSnapshot(
                 rank=state.rank,

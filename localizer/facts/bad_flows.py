@@ -11,7 +11,7 @@ from typing import Final
 from localizer.facts.anomalies import LOSSY, Symptom
 from localizer.facts.inputs import Sources
 from localizer.network.traces import UNTRACED, TraceFindings
-from schemas.enums import AnomalyFamily, AnomalyKind
+from schemas.enums import AnomalyFamily, AnomalyKind, ComponentKind
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
@@ -162,9 +162,10 @@ class BadFlows:
             [(flow.key, flow.onset_ns + TRACE_SLACK_NS) for flow in found if flow.cut and flow.open]
         )
         cleared = [self._exonerated(flow, before, began_ns, leaky) for flow in found]
-        if _in_common(found) and not _in_common(cleared):
-            # One component is on all their ways, and some traces passed it: it loses a share, which
-            # cuts 5-tuples off by chance. What passed stands in the traces as well.
+        if self._ports(_in_common(found)) and not _in_common(cleared):
+            # One RNIC or its cable is on all their ways, and some traces passed it: it loses a
+            # share, which cuts 5-tuples off by chance. What passed stands in the traces as well.
+            # A switch on all their ways may lead to two faults.
             return [
                 one
                 if one is flow
@@ -223,6 +224,15 @@ class BadFlows:
                     responder=sources.roster.agent_of(key[1]),
                     open=False,
                 )
+
+    def _ports(self, components: Iterable[str]) -> list[str]:
+        """Return which of some components are RNICs or cables of RNICs."""
+        topology = self._sources.topology
+        return [
+            name
+            for name in components
+            if any(topology.kind(c) is ComponentKind.RNIC for c in (name, *topology.ends(name)))
+        ]
 
     def _exonerated(
         self,

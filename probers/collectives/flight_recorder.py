@@ -165,14 +165,15 @@ def read_dump(
         reason = "not known"
     elif newest is not None and taken_at < newest:
         taken_at, reason = None, "the file is older than what it holds"
-    first = min(records, default=0)
+    first = dropped = min(records, default=0)
     if records and max(records) - first + 1 > len(records):
         warnings.append("operations are missing between others")
+        dropped = max(first, 1)
     return Dump(
         CollectiveSnapshot(
             rank=told, source=name, library="+".join(libraries) or None, version=version,
             taken_at=taken_at, taken_at_missing_reason=reason,
-            dropped_before=first, communicators=groups, operations=ordered,
+            dropped_before=dropped, communicators=groups, operations=ordered,
         ),
         tuple(warnings),
         max(records, default=-1),

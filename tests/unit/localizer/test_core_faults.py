@@ -176,6 +176,22 @@ def test_two_dead_links_are_two_faults() -> None:
     assert all(e.decided for e in last.values())
 
 
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize(
+    ("leaf", "cable"), [("leaf:p1-0", RNIC_LINK), ("leaf:p0-0", "link:leaf:p1-0--rnic:h3/r1")]
+)
+def test_a_switch_and_the_cable_of_an_rnic_elsewhere_are_two_faults(
+    leaf: str, cable: str, seed: int
+) -> None:
+    """Though one leaf in good order is on the way of all that is cut off."""
+    lab = SimLab(seed=seed)
+    lab.run(6)
+    for change, _ in (off(leaf), link(cable, 1.0)):
+        change(lab)
+    lab.run(14)
+    assert {e.component_id for e in lab.verdicts()} == {leaf, cable}
+
+
 def test_a_second_fault_while_the_first_is_open() -> None:
     """A link is dead; half a minute later a spine goes too: a fault of its own."""
     lab = SimLab(seed=2)

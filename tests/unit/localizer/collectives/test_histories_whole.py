@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from localizer.collectives.diagnosis import Certainty, HangClass, diagnose
-from localizer.collectives.operation_columns import OperationColumns
+from localizer.collectives.operation_columns import NO_OPERATIONS, OperationColumns
 from localizer.collectives.rank_state import RankState, snapshots_of
 from probers.collectives.flight_recorder import read_dump
-from schemas.enums import CollectiveSource, ProcessState
+from schemas.enums import CollectiveSource, CollectiveState, ProcessState
 from schemas.records import CollectiveOp, CollectiveSnapshot, CommunicatorProgress
 from schemas.records.batches import RankProcess, batch_of
 from tests.flight_recorder import BEGIN_NS, Rank
@@ -91,6 +91,39 @@ def test_a_history_that_lacks_some_is_not_counted(lost: Collection[int]) -> None
     (finding,) = diagnose(held, overdue=True).findings
     assert (finding.hang_class, finding.ranks) == (HangClass.NEVER_LAUNCHED, (1,))
     assert finding.certainty is Certainty.LIKELY
+
+
+def test_a_dump_with_a_hole_is_not_counted() -> None:
+    """As the watcher's history, of the same program."""
+    ranks = pipeline(sent=False)
+    del ranks[0].entries[40]
+    held = [read_dump(r.pickled(), f"d{r.rank}", taken_at=READ_AT).snapshot for r in ranks]
+    assert [snapshot.dropped_before for snapshot in held] == [1, 0]
+    (finding,) = diagnose(held, overdue=True).findings
+    assert (finding.hang_class, finding.ranks) == (HangClass.NEVER_LAUNCHED, (1,))
+    assert finding.certainty is Certainty.LIKELY
+
+
+def test_a_rank_of_which_all_was_forgotten_is_not_whole() -> None:
+    """What it launched before may be what the others wait for."""
+    (held,) = snapshots(pipeline(sent=False)[1:], {})
+    first = CollectiveSource.FLIGHT_RECORDER
+    process = RankProcess(
+        cluster="c", task_id="j", rank=1, world_size=2, host_id="h", endpoint_ids=(), attempt=1,
+        pid=1, process_state=ProcessState.SLEEPING, cpu_ns=None,
+    )  # fmt: skip
+    nothing = replace(held, dropped_before=0, operations=())
+    part, whole = (
+        batch_of(nothing, process, taken_at=READ_AT, source=first, operations=(), whole=known)
+        for known in (False, True)
+    )
+    state = RankState(part, 1, 1, 1)
+    waits = held.operations[5]._replace(state=CollectiveState.STARTED)
+    state.apply_batch(part, OperationColumns.of_records([waits]), 1, KEEP)
+    state.apply_batch(whole, NO_OPERATIONS, 1, KEEP)
+    assert not len(state.operations)
+    (found,) = snapshots_of([state], {})
+    assert found.dropped_before >= 1
 
 
 def test_a_history_from_its_first_record_is_counted() -> None:
