@@ -184,7 +184,9 @@ class TrainingRanks:
     def progress(self) -> dict[str, Any]:
         """Return how far each rank is, and which have ended with which code; {}: not begun.
 
-        `at_ns` is when that was so, by the clock that never goes back.
+        `at_ns` is when that was so, by the clock that never goes back. By the same clock
+        `begun_ns` says when each rank began its iteration, and `begun_cpu_ns` what CPU time it
+        had used by then, nanoseconds.
         """
         return _read(self.folder / PROGRESS_FILE)
 

@@ -3,7 +3,8 @@
 Eight ranks train over gloo. `live` is the whole way: agents and collector, topics, worker, hang
 watcher and localizer, to one fault. `dumps` lets `job diagnose` judge the dumps of the ranks alone,
 again and again. The other parts are modules of their own. These two and `iteration` need root and a
-Python that has PyTorch (`make training`).
+Python that has PyTorch (`make training`), `peers` needs PyTorch alone; a part that lacks what
+it needs says so and measures nothing (`needed.py`).
 """
 
 import time
@@ -19,10 +20,10 @@ from ops.bench.collectives import analysis, arena, iteration, kills, peers, reco
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
 from ops.bench.collectives.kept import Keeper
 from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
+from ops.bench.collectives.needed import lacks_job
 from ops.bench.rig.report import Figure, Parts, Say, figure
-from ops.lab.errors import LabUsageError
 from ops.lab.fault_kinds import NETNS_LAB
-from ops.lab.kind import LAB_KINDS, SUITE_SHAPE
+from ops.lab.kind import SUITE_SHAPE
 from ops.lab.lab import Lab, LabConfig
 from ops.lab.ranks import JobConfig, job_python
 from ops.lab.suite.suite import pipeline
@@ -56,7 +57,8 @@ NOTES: Final = (
     "Collector: one of a host with eight stand-in ranks, which write dumps as PyTorch's recorder "
     "does, or NCCL's calls into the plugin; a real broker. Stretches of a minute of one process.",
     "Iteration: agents and collector are stopped and continued, and ranks cease to write dumps, in "
-    "one attempt of the job; pairs of stretches of ten seconds, medians, and of the two rows in "
+    "one attempt of the job; pairs of stretches of ten seconds, each measured from the begin of an "
+    "iteration to that of another, by the ranks' own clocks; medians, and of the two rows in "
     "percent the 95 % interval of the median (bootstrap). Dumps are what `torch_dump.py` does; "
     "PyTorch's own recorder is always on, as by default.",
     "Peers: the dumps of real gloo jobs in tests/data/collectives, one fault each, with which "
@@ -210,14 +212,7 @@ def measure(
     keep: Path | None = None,
 ) -> list[Figure]:
     """Put every cause in so many times, or some, with healthy stretches between the runs."""
-    lacking = LAB_KINDS[NETNS_LAB].missing()
-    if lacking is None:
-        try:
-            job_python(None)
-        except LabUsageError as error:
-            lacking = str(error)
-    if lacking is not None:
-        say(f"no real job here: {lacking}")
+    if lacks_job(say):
         return []
     outcomes: list[Outcome] = []
     false: list[int] = []

@@ -3,6 +3,10 @@
 Everything is switched off and on again, many times within one attempt of the job: agents and
 collector are stopped and continued, and ranks cease to write dumps. Two stretches after each other,
 one of each, are a pair; which of them comes first alternates, so that what drifts cancels.
+
+A stretch holds so few iterations that counting them would not show one percent: ranks note when
+they begin each, and a stretch is from the first begin after its beginning to the last before its
+end.
 """
 
 import os
@@ -11,10 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from statistics import fmean
+from typing import Final
 
 import numpy as np
 
+from ops.bench.collectives.needed import lacks_job
 from ops.bench.rig.process_cost import cpu_ns
 from ops.bench.rig.report import Figure, Say, figure
 from ops.bench.rig.waiting import wait_until
@@ -25,6 +31,7 @@ from ops.lab.lab import COLLECTOR, Lab, LabConfig
 from ops.lab.ranks import JobConfig, job_python
 from ops.lab.shape import LabShape
 from ops.lab.suite.suite import pipeline
+from ops.lab.training.begun import Begun
 from ops.log.watch import Watch
 from ops.running.pipeline import SKELETON, Pipeline
 from schemas.records import ProbeRound
@@ -48,8 +55,16 @@ RESAMPLES: Final = 10_000
 SEED: Final = 20_268
 AGENTS: Final = "agents"
 BROKER: Final = "broker"
-# A look of the launcher is each quarter of a second.
+# Some thirty iterations of the slower job.
+BEGIN_TIMEOUT_S: Final = 20.0
+# Four iterations of the slower job, and a look of the launcher.
+STILL_NS: Final = 3_000 * MS_NS
+# The launcher writes each quarter of a second how far ranks are.
 POLL_S: Final = 0.05
+
+
+class StandsStillError(LabError):
+    """The job did not train all through a stretch, of which there is no figure then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,26 +73,26 @@ class Mark:
 
     Attributes
     ----------
-    step
-        Iterations of the rank that is behind.
+    begun
+        The iteration that each rank began last.
     at_ns
-        When it was there.
-    ranks_ns
-        CPU time of all ranks, nanoseconds.
+        When the CPU time of what is beside the job was read.
     beside_ns
-        CPU time of what is beside the job, by name.
+        That CPU time by name, nanoseconds.
     """
 
     attempt: int
-    step: int
+    begun: tuple[Begun, ...]
     at_ns: int
-    ranks_ns: int
     beside_ns: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """What an iteration took in some seconds, on average, and shares of a core beside it."""
+    """What an iteration took in some seconds, on average, and shares of a core beside it.
+
+    `ranks_cpu_ms` is of all ranks together.
+    """
 
     iteration_ms: float
     ranks_cpu_ms: float
@@ -93,19 +108,28 @@ class Pair:
 
 
 def stretch_between(begin: Mark, end: Mark) -> Stretch:
-    """Return what iterations took between two marks.
+    """Return what iterations took between two marks: of each rank from one begin to another.
 
     Raises
     ------
-    LabError
-        If the job began anew, or stood still.
+    StandsStillError
+        If the job began anew, a rank began no iteration more, or had begun none for long in the
+        end: what came before would look as if nothing had happened.
     """
-    steps, took_ns = end.step - begin.step, end.at_ns - begin.at_ns
-    if end.attempt != begin.attempt or steps <= 0:
-        raise LabError(f"the training job does not go on: from {begin} to {end}")
+    if end.attempt != begin.attempt:
+        raise StandsStillError("the training job began anew")
+    spans = list(zip(begin.begun, end.begun, strict=True))
+    still = [
+        rank
+        for rank, (first, last) in enumerate(spans)
+        if last.step <= first.step or last.at_ns < end.at_ns - STILL_NS
+    ]
+    if still:
+        raise StandsStillError(f"the training job does not go on: ranks {still}")
+    took_ns = end.at_ns - begin.at_ns
     return Stretch(
-        iteration_ms=took_ns / steps / MS_NS,
-        ranks_cpu_ms=(end.ranks_ns - begin.ranks_ns) / steps / MS_NS,
+        iteration_ms=fmean((b.at_ns - a.at_ns) / (b.step - a.step) for a, b in spans) / MS_NS,
+        ranks_cpu_ms=sum((b.cpu_ns - a.cpu_ns) / (b.step - a.step) for a, b in spans) / MS_NS,
         beside_percent={
             name: 100 * (used - begin.beside_ns[name]) / took_ns
             for name, used in end.beside_ns.items()
@@ -130,29 +154,43 @@ class Switched:
                 os.kill(pid, signal.SIGCONT if on else signal.SIGSTOP)
 
     def mark(self) -> Mark:
-        """Return how far the job is, as soon as that is told again."""
-        ranks = self._lab.ranks
-        told_ns = int(ranks.progress()["at_ns"])
-        found: dict[str, Any] = {}
-
-        def told() -> bool:
-            found.update(ranks.progress())
-            return int(found["at_ns"]) > told_ns
-
-        wait_until(told, SETTLE_S * 10, "nothing is told of the job", poll_s=POLL_S)
+        """Return how far the job is, as it was told last."""
+        told = self._lab.ranks.progress()
         broker = self._started.kafka
         pids = {**self._beside, BROKER: [broker.pid] if broker and broker.pid else []}
         return Mark(
-            attempt=found["attempt"], step=min(found["steps"]), at_ns=int(found["at_ns"]),
-            ranks_ns=sum(cpu_ns(ranks.pid(rank)) for rank in range(len(found["steps"]))),
+            attempt=told["attempt"],
+            begun=tuple(
+                Begun(*own)
+                for own in zip(told["steps"], told["begun_ns"], told["begun_cpu_ns"], strict=True)
+            ),
+            at_ns=time.monotonic_ns(),
             beside_ns={name: sum(map(cpu_ns, own)) for name, own in pids.items()},
-        )  # fmt: skip
+        )
+
+    def first_mark(self) -> Mark:
+        """Return how far the job is as soon as each rank has begun another iteration.
+
+        Raises
+        ------
+        StandsStillError
+            If that takes too long.
+        """
+        since_ns = time.monotonic_ns()
+        try:
+            wait_until(
+                lambda: min(self._lab.ranks.progress()["begun_ns"]) > since_ns, BEGIN_TIMEOUT_S,
+                "not all ranks began an iteration", check=self._lab.check, poll_s=POLL_S,
+            )  # fmt: skip
+        except TimeoutError as error:
+            raise StandsStillError(str(error)) from error
+        return self.mark()
 
     def stretch(self, *, on: bool) -> Stretch:
         """Switch, and let the job train for a while."""
         self.switch(on=on)
         time.sleep(SETTLE_S)
-        begin = self.mark()
+        begin = self.first_mark()
         time.sleep(STRETCH_S)
         end = self.mark()
         self._lab.check()
@@ -206,16 +244,47 @@ def probing(watch: Watch, agents: Sequence[str]) -> Callable[[], bool]:
 
 
 def measure(runs: int, say: Say) -> list[Figure]:
-    """Measure so many pairs of each job."""
+    """Measure so many pairs of each job, if there are root and PyTorch.
+
+    Raises
+    ------
+    LabError
+        If of most pairs there is no figure, as the job stood still.
+    """
+    if lacks_job(say):
+        return []
     rows = []
     for period_ms in PERIODS_MS:
-        pairs = []
         with switched(say, period_ms) as beside:
-            for number in range(runs):
-                pairs.append(beside.pair(on_first=number % 2 == 0))
-                say(f"{period_ms} ms of computing, {number + 1}/{runs}: {text(pairs[-1])}")
-        rows += figures(period_ms, pairs)
+            pairs = all_pairs(beside.pair, runs, say, f"{period_ms} ms of computing")
+        rows += figures(period_ms, pairs, lost=runs - len(pairs))
     return rows
+
+
+def all_pairs(pair: Callable[..., Pair], runs: int, say: Say, what: str) -> list[Pair]:
+    """Return so many pairs, less those in which the job stood still.
+
+    Parameters
+    ----------
+    pair
+        Measures one: `Switched.pair`.
+
+    Raises
+    ------
+    StandsStillError
+        As soon as it stood still in most of them.
+    """
+    pairs: list[Pair] = []
+    for number in range(runs):
+        try:
+            pairs.append(pair(on_first=number % 2 == 0))
+        except StandsStillError as error:
+            say(f"{what}, {number + 1}/{runs}: not measured, {error}")
+            if 2 * (number + 1 - len(pairs)) > runs:
+                raise
+        else:
+            say(f"{what}, {number + 1}/{runs}: {text(pairs[-1])}")
+    return pairs
 
 
 def text(pair: Pair) -> str:
@@ -235,8 +304,8 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def figures(period_ms: int, pairs: Sequence[Pair]) -> list[Figure]:
-    """Return the rows of a job; the lab's own has the bar."""
+def figures(period_ms: int, pairs: Sequence[Pair], lost: int = 0) -> list[Figure]:
+    """Return the rows of a job, of which so many pairs are lost; the lab's own has the bar."""
 
     def more(name: str, value: Callable[[Stretch], float], bar: float | None) -> Figure:
         percents = [100 * (value(p.on) / value(p.off) - 1) for p in pairs]
@@ -260,4 +329,5 @@ def figures(period_ms: int, pairs: Sequence[Pair]) -> list[Figure]:
             "… of the broker, more than with everything off",
             lambda p: p.on.beside_percent[BROKER] - p.off.beside_percent[BROKER],
         ),
+        figure("… pairs not measured, as the job stood still", [float(lost)]),
     ]  # fmt: skip

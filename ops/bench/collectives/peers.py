@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ops.bench.collectives.needed import lacks_torch
 from ops.bench.rig.report import Figure, Say, figure
 from ops.lab.ranks import ROOT, job_python
 
@@ -68,16 +69,16 @@ def figures(jobs: Sequence[dict[str, Any]]) -> list[Figure]:
 
 
 def measure(runs: int, say: Say) -> list[Figure]:
-    """Let both look at the kept dumps, once; `runs` does not change that.
+    """Let both look at the kept dumps, once, if there is PyTorch; `runs` does not change that.
 
     Raises
     ------
-    LabUsageError
-        If there is no Python that has PyTorch.
     RuntimeError
         If the command ends without a verdict.
     """
     del runs
+    if lacks_torch(say):
+        return []
     done = subprocess.run(
         [sys.executable, *COMMAND, "--python", str(job_python(None))],
         cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,

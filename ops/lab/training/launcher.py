@@ -8,10 +8,8 @@ them. Beside the dumps it writes `ranks.json`, which says who they are, and `pro
 import ctypes
 import datetime
 import json
-import mmap
 import os
 import signal
-import struct
 import sys
 import threading
 import time
@@ -22,6 +20,7 @@ import torch
 import torch.distributed as dist
 
 from ops.lab.training.announced import announce
+from ops.lab.training.begun import BegunSteps
 from ops.lab.training.model import Job, groups
 from ops.lab.training.orders import OrderedFault, Orders
 from probers.collector import torch_dump
@@ -30,7 +29,6 @@ RANKS_FILE: Final = "ranks.json"
 PROGRESS_FILE: Final = "progress.json"
 DUMPS: Final = "dumps"
 DUMP_NAME: Final = "fr_trace_rank_"
-STEP: Final = struct.Struct("q")
 LOOK_S: Final = 0.25
 # Longer than a test of a fault: a job that gave up would look like one that was ended.
 TIMEOUT: Final = datetime.timedelta(minutes=30)
@@ -61,7 +59,7 @@ def enter(namespace: str) -> None:
 class Rank(Job):
     """A rank that computes for a while in each iteration, and pauses as training does."""
 
-    def __init__(self, config: dict[str, Any], rank: int, steps: mmap.mmap) -> None:
+    def __init__(self, config: dict[str, Any], rank: int, steps: BegunSteps) -> None:
         self._config = config
         self._steps = steps
         self._folder = Path(config["folder"])
@@ -78,7 +76,7 @@ class Rank(Job):
 
     def begin_step(self) -> None:
         """Say how far it is; write a checkpoint or evaluate when that is due."""
-        STEP.pack_into(self._steps, self.rank * STEP.size, self.step)
+        self._steps.begin(self.rank, self.step)
         if self.recorder is not None:
             self.recorder.paused = not self._orders.recorded
         config = self._config
@@ -122,7 +120,7 @@ class Rank(Job):
         return int(first)
 
 
-def be_rank(config: dict[str, Any], rank: int, port: int, steps: mmap.mmap) -> None:
+def be_rank(config: dict[str, Any], rank: int, port: int, steps: BegunSteps) -> None:
     """Train until the end of the process."""
     mine = config["ranks"][rank]
     # As torchrun tells a rank who it is: so collectors find it.
@@ -165,7 +163,7 @@ class Launcher:
         self._ended: dict[int, int] = {}
         self._attempt_us = 0
         self._attempts = 0
-        self._steps = mmap.mmap(-1, mmap.PAGESIZE * (1 + STEP.size * len(config["ranks"]) // 4096))
+        self._steps = BegunSteps(len(config["ranks"]))
         self.restart = self.stop = False
 
     def run(self) -> None:
@@ -186,8 +184,7 @@ class Launcher:
         for old in dumps.iterdir():
             # Of an attempt that is over.
             old.unlink()
-        self._steps.seek(0)
-        self._steps.write(STEP.pack(-1) * count)
+        self._steps.forget()
         self._ended.clear()
         self._attempt_us = time.time_ns() // 1000
         # Another port each time: the last attempt's connections still close.
@@ -241,13 +238,14 @@ class Launcher:
                 if found:
                     self._ended[rank] = os.waitstatus_to_exitcode(status)
         at_ns = time.monotonic_ns()
-        steps = [
-            STEP.unpack_from(self._steps, rank * STEP.size)[0] for rank in range(len(self._pids))
-        ]
+        begun = self._steps.read()
         write_json(
             self._folder / PROGRESS_FILE,
             {
-                "attempt": self._attempt_us, "at_ns": at_ns, "steps": steps, "ended": self._ended,
+                "attempt": self._attempt_us, "at_ns": at_ns, "ended": self._ended,
+                "steps": [last.step for last in begun],
+                "begun_ns": [last.at_ns for last in begun],
+                "begun_cpu_ns": [last.cpu_ns for last in begun],
             },
         )  # fmt: skip
 

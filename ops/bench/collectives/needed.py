@@ -1,0 +1,38 @@
+"""What a part of the bench needs of a machine beside the project: PyTorch, or a whole real job.
+
+`make bench-collectives` goes on with the other parts where it is not there.
+"""
+
+from ops.bench.rig.report import Say
+from ops.lab.errors import LabUsageError
+from ops.lab.fault_kinds import NETNS_LAB
+from ops.lab.kind import LAB_KINDS
+from ops.lab.ranks import job_python
+
+
+def no_torch() -> str | None:
+    """Return why no Python here has PyTorch; None if one has it."""
+    try:
+        job_python(None)
+    except LabUsageError as error:
+        return str(error)
+    return None
+
+
+def lacks_torch(say: Say) -> bool:
+    """Return whether there is no PyTorch here, and say so."""
+    return _told(no_torch(), "no PyTorch here", say)
+
+
+def lacks_job(say: Say) -> bool:
+    """Return whether no real job can train in a lab of namespaces, and say why.
+
+    It needs root, what a lab of namespaces needs of the kernel, and PyTorch.
+    """
+    return _told(LAB_KINDS[NETNS_LAB].missing() or no_torch(), "no real job here", say)
+
+
+def _told(lacking: str | None, what: str, say: Say) -> bool:
+    if lacking is not None:
+        say(f"{what}: {lacking}")
+    return lacking is not None
