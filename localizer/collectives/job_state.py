@@ -441,18 +441,17 @@ class JobState:
         a group in which nothing has ended yet.
         """
         launched = {r: s for r, s in self.ranks.items() if s.operations.newest >= 0 and not s.ended}
-        first = sum(s.operations.warm_from is None for s in launched.values())
+        first = {r for r, s in launched.items() if s.operations.warm_from is None}
         early = {r for r, s in launched.items() if s.operations.is_early}
-        if 2 * first < len(launched) <= 2 * len(early):
+        if 2 * len(first) < len(launched) <= 2 * len(early):
             ended = {
                 name
                 for state in self.ranks.values()
                 for name in state.operations.communicators(finished=True)
             }
             idle = (c.ranks for name, c in self.communicators.items() if name not in ended)
-            early &= {rank for ranks in idle if len(ranks) > 1 for rank in ranks}
-            first = len(early | {r for r, s in launched.items() if s.operations.warm_from is None})
-        return bool(launched) and 2 * first >= len(launched)
+            first |= early & {rank for ranks in idle if len(ranks) > 1 for rank in ranks}
+        return bool(launched) and 2 * len(first) >= len(launched)
 
     def overdue(self, now_ns: int, most: int | None = None) -> list[Overdue]:
         """Return the operation of each rank that has waited longer than it may, longest first.

@@ -162,7 +162,7 @@ class FlowRows:
         hop : (n,) int64
             Index of the farthest hop that was the last to answer in a trace; -1 if none did.
         address : (n,) int32
-            Number of its address (`hops_of`); of no meaning without one.
+            Number of its address (`addresses`); of no meaning without one.
         before_target : (n,) bool
             Whether only the target is behind it.
         certain : (n,) bool

@@ -9,7 +9,7 @@ until it is asked for single hops.
 
 from collections import OrderedDict
 from collections.abc import Container, Iterable, Iterator, Sequence, Set
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -56,8 +56,17 @@ NOT_ASKED: Final[tuple[int, tuple[str, ...]]] = (-1, ())
 # What `PathBook.hop_probes` derives its result from: the traces that count, those that may be a
 # baseline, and the topology.
 TraceBasis = tuple[tuple[Trace, ...], tuple[Trace, ...], tuple[Trace, ...], Basis] | None
-# Findings, with the topology version, start time and trace flag that they hold for.
-CachedFindings = tuple[tuple[Basis, int, bool], TraceFindings]
+
+
+class FindingsBasis(NamedTuple):
+    """What findings hold for: `traced` says whether there is any trace since then."""
+
+    topology: Basis
+    since_ns: int
+    traced: bool
+
+
+CachedFindings = tuple[FindingsBasis, TraceFindings]
 
 
 class PathBook:
@@ -483,15 +492,14 @@ class PathBook:
         flow = None if self._times.none_since(key, since_ns) else self._flows.get(key)
         if flow is None:
             return UNTRACED
-        traced = (self._times.last_ns(key) or since_ns - 1) >= since_ns
-        basis = (self._topology.basis(key[0], key[1]), since_ns, traced)
+        basis = self._findings_basis(key, since_ns)
         known = self._findings.get(key)
         if known is None or known[0] != basis:
             # Objects for the moment only: all that a storm has cut off are asked for.
             now = self._objects(key, flow) if isinstance(flow, int) else flow
             broken = list(self._broken_off(key, now, since_ns))
             findings = TraceFindings(
-                traced=traced,
+                traced=basis.traced,
                 passed=frozenset(
                     component
                     for usual, last in broken
@@ -500,7 +508,7 @@ class PathBook:
                 ),
                 only_target_silent=any(last == len(u.nodes) - 2 for u, last in broken),
             )
-            known = self._findings[key] = basis, findings if traced or broken else UNTRACED
+            known = self._findings[key] = basis, findings if basis.traced or broken else UNTRACED
         return known[1]
 
     def look_up_findings(self, wanted: Iterable[tuple[FlowId, int]]) -> None:
@@ -511,13 +519,12 @@ class PathBook:
         wanted
             5-tuples and since when.
         """
-        asked: list[tuple[FlowId, int, tuple[Basis, int, bool]]] = []
+        asked: list[tuple[FlowId, int, FindingsBasis]] = []
         for key, since_ns in wanted:
             row = self._flows.get(key)
             if not isinstance(row, int) or self._times.none_since(key, since_ns):
                 continue
-            traced = (self._times.last_ns(key) or since_ns - 1) >= since_ns
-            basis = self._topology.basis(key[0], key[1]), since_ns, traced
+            basis = self._findings_basis(key, since_ns)
             known = self._findings.get(key)
             if known is None or known[0] != basis:
                 asked.append((key, row, basis))
@@ -525,7 +532,7 @@ class PathBook:
             return
         rows = np.array([row for _, row, _ in asked], np.int64)
         plain = self._bring_up_to_date([key for key, _, _ in asked], rows)
-        since = np.array([basis[1] for _, _, basis in asked], np.int64)
+        since = np.array([basis.since_ns for _, _, basis in asked], np.int64)
         hop, address, before_target, certain = self._rows.broke_off(rows, since, LATEST)
         broken = hop >= 0
         crossed = self._rows.crossed[rows]
@@ -537,11 +544,15 @@ class PathBook:
             key, _, basis = asked[place]
             numbers = crossed[place, : passed[place]].tolist()
             findings = TraceFindings(
-                traced=basis[2],
+                traced=basis.traced,
                 passed=frozenset([names[number] for number in numbers]),
                 only_target_silent=before_target.item(place),
             )
-            self._findings[key] = basis, findings if basis[2] or broken[place] else UNTRACED
+            self._findings[key] = basis, findings if basis.traced or broken[place] else UNTRACED
+
+    def _findings_basis(self, key: FlowId, since_ns: int) -> FindingsBasis:
+        traced = (self._times.last_ns(key) or since_ns - 1) >= since_ns
+        return FindingsBasis(self._topology.basis(key[0], key[1]), since_ns, traced)
 
     def _broken_off(
         self, key: FlowId, flow: FlowTraces, since_ns: int

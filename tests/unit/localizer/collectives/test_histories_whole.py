@@ -21,6 +21,14 @@ KEEP = 10_000
 READ_AT = BEGIN_NS // 1_000 + 30_000_000
 
 
+def process_of(rank: int, world_size: int) -> RankProcess:
+    """Return the process of a rank."""
+    return RankProcess(
+        cluster="c", task_id="j", rank=rank, world_size=world_size, host_id="h", endpoint_ids=(),
+        attempt=1, pid=1, process_state=ProcessState.SLEEPING, cpu_ns=None,
+    )  # fmt: skip
+
+
 def snapshots(
     ranks: list[Rank], lost: dict[int, Collection[int]], keep: int = KEEP
 ) -> list[CollectiveSnapshot]:
@@ -29,10 +37,7 @@ def snapshots(
     views: dict[str, CommunicatorProgress] = {}
     for rank in ranks:
         held = read_dump(rank.pickled(), f"d{rank.rank}", taken_at=READ_AT).snapshot
-        process = RankProcess(
-            cluster="c", task_id="j", rank=rank.rank, world_size=len(ranks), host_id="h",
-            endpoint_ids=(), attempt=1, pid=1, process_state=ProcessState.SLEEPING, cpu_ns=None,
-        )  # fmt: skip
+        process = process_of(rank.rank, len(ranks))
         seen = [o for o in held.operations if o.record_id not in lost.get(rank.rank, ())]
         nothing = replace(held, dropped_before=0, operations=())
         batch = batch_of(
@@ -108,10 +113,7 @@ def test_a_rank_of_which_all_was_forgotten_is_not_whole() -> None:
     """What it launched before may be what the others wait for."""
     (held,) = snapshots(pipeline(sent=False)[1:], {})
     first = CollectiveSource.FLIGHT_RECORDER
-    process = RankProcess(
-        cluster="c", task_id="j", rank=1, world_size=2, host_id="h", endpoint_ids=(), attempt=1,
-        pid=1, process_state=ProcessState.SLEEPING, cpu_ns=None,
-    )  # fmt: skip
+    process = process_of(1, 2)
     nothing = replace(held, dropped_before=0, operations=())
     part, whole = (
         batch_of(nothing, process, taken_at=READ_AT, source=first, operations=(), whole=known)
