@@ -35,7 +35,7 @@ from schemas.kafka.clients import (
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.leadership import role_group
-from schemas.kafka.options import reader_options
+from schemas.kafka.options import batched_fetch, reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process.errors import CannotRunError
 from schemas.process.lag import LogLag
@@ -87,6 +87,7 @@ class Inputs:
 LOCALIZER: Final = Inputs(role=SECTION, states=STATE_INPUTS, logs=LOG_INPUTS, marks=topics.ANOMALY)
 BATCH: Final = 500
 POLL_S: Final = 0.03
+FETCH_WAIT_MS: Final = 20
 # Nothing is decided meanwhile; the answer takes milliseconds when the broker is there.
 ENDS_TIMEOUT_S: Final = 3.0
 # A broker loads its coordinators within seconds of its start, on a busy machine within ten.
@@ -110,7 +111,10 @@ class Reader:
             reader_options(
                 settings,
                 self._group,
-                defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES, "fetch.wait.max.ms": 20},
+                defaults={
+                    "fetch.message.max.bytes": MAX_VALUE_BYTES,
+                    **batched_fetch(FETCH_WAIT_MS),
+                },
             )
         )
         # Kept for as long as its futures: a collected client never answers.

@@ -36,7 +36,7 @@ from schemas.kafka.clients import (
 from schemas.kafka.connection import KafkaSettings
 from schemas.kafka.errors import BrokerError
 from schemas.kafka.leadership import Leadership
-from schemas.kafka.options import reader_options
+from schemas.kafka.options import batched_fetch, reader_options
 from schemas.kafka.unreadable import reported_once, step_over
 from schemas.process import memory
 from schemas.process.ending import ending
@@ -71,6 +71,8 @@ INPUTS: Final = (TASK, ENDPOINT, PINGLIST, TARGET, SKELETON_TOPIC, OVERLAY_FLOWS
 OWN: Final = (PINGLIST, TARGET, SKELETON_TOPIC)
 POLL_S: Final = 0.05
 BATCH: Final = 500
+# A new container waits so much longer for its list, of the two seconds that it may.
+FETCH_WAIT_MS: Final = 100
 COUNTS_EVERY_S: Final = 60.0
 # All jobs are looked at for it.
 STATUS_EVERY_S: Final = 5.0
@@ -130,7 +132,13 @@ class Service:
             If the producer has come to its end.
         """
         consumer = Consumer(
-            reader_options(self.settings, defaults={"fetch.message.max.bytes": MAX_VALUE_BYTES})
+            reader_options(
+                self.settings,
+                defaults={
+                    "fetch.message.max.bytes": MAX_VALUE_BYTES,
+                    **batched_fetch(FETCH_WAIT_MS),
+                },
+            )
         )
         outbox = Outbox(self.settings, PROCESS, self.log)
         inferring = Inferring(self.workers)

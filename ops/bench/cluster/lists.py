@@ -31,9 +31,13 @@ class Lists:
         self.changes = 0
 
     def begin(self) -> None:
-        """Count from now on."""
-        self.published = self.needless = self.longest = self.changes = 0
+        """Begin anew: all lists for what has happened so far are here."""
+        self.count_anew()
         self._may.clear()
+
+    def count_anew(self) -> None:
+        """Count from now on; lists for what happened before may still come."""
+        self.published = self.needless = self.longest = self.changes = 0
 
     def touched(self, hosts: Iterable[int]) -> None:
         """Note that a container of a host began or ended."""

@@ -40,6 +40,9 @@ class ClusterShape:
 
     Attributes
     ----------
+    warm_s
+        How long the cluster lives before anything is counted: that a localizer which has just
+        started takes in a whole cluster is measured elsewhere (`localizer-start`).
     counters_every
         One agent of so many publishes counters, at 10 Hz: those of all would take the
         skeleton job's core (the part `skeleton-intake` measures that alone).
@@ -49,6 +52,7 @@ class ClusterShape:
 
     agents: int = FULL_AGENTS
     seconds: int = 600
+    warm_s: int = 60
     counters_every: int = 10
     faults: bool = True
     seed: int = 20262

@@ -3,7 +3,8 @@
 import pytest
 
 from localizer.network.flow_index import FlowIndex
-from localizer.network.replies import ReplyWays
+from localizer.network.replies import SETTLED_CALLS, ReplyWays
+from schemas.columns.arrays import Int64s
 from schemas.enums import ComponentKind
 from tests.unit.localizer.made import component, link, small_fabric
 
@@ -91,3 +92,39 @@ def test_what_was_asked_for_in_time_is_what_is_found_later() -> None:
     ways.prepare()
     assert ways.shares("e2", "e1") == ReplyWays(fabric, known).shares("e2", "e1")
     assert ways.shares("e0", "e1") == ReplyWays(fabric, known).shares("e0", "e1")
+
+
+class CountedIndex(FlowIndex):
+    """An index that counts how often somebody asks for the 5-tuples of a leaf."""
+
+    asked = 0
+
+    def rows_with(self, number: int) -> Int64s:
+        """Count and answer."""
+        self.asked += 1
+        return super().rows_with(number)
+
+
+def test_leaves_that_change_all_the_time_are_not_counted_ahead() -> None:
+    """They are once they have been left alone for a while, or when somebody asks for them."""
+    fabric = small_fabric(spines=2)
+    known = CountedIndex()
+    known.set_flow(("e0", "e1", 0), over(0).split(), "a", None)
+    ways = ReplyWays(fabric, known)
+    ways.prepare()
+    assert known.asked == 2
+    for place in range(1, 2 * SETTLED_CALLS):
+        known.set_flow(("e0", "e1", place), over(place % 2).split(), "a", None)
+        ways.invalidate({"e0", "e1"})
+        ways.prepare()
+    assert known.asked == 2
+    assert ways.shares("e0", "e1") == ReplyWays(fabric, known).shares("e0", "e1")
+    asked = known.asked
+    for _ in range(SETTLED_CALLS):
+        ways.prepare()
+    assert known.asked > asked
+    asked = known.asked
+    for _ in range(2 * SETTLED_CALLS):
+        ways.prepare()
+    ways.shares("e0", "e1")
+    assert known.asked == asked

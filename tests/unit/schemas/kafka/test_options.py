@@ -5,7 +5,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from schemas.kafka.clients import ask_until_answered
 from schemas.kafka.connection import settings_from_table
-from schemas.kafka.options import QUIET, consumer_options, producer_options, reader_options
+from schemas.kafka.options import (
+    QUIET,
+    batched_fetch,
+    consumer_options,
+    producer_options,
+    reader_options,
+)
 
 SETTINGS = settings_from_table(
     "127.0.0.1:1", {"linger.ms": 50, "enable.idempotence": False, "enable.auto.commit": True}
@@ -30,7 +36,7 @@ def test_librdkafka_knows_all_of_them() -> None:
     plain = settings_from_table("127.0.0.1:1", {})
     Producer(producer_options(plain, fixed=QUIET))
     Consumer(consumer_options(plain, "g", fixed=QUIET)).close()
-    Consumer(reader_options(plain, fixed=QUIET)).close()
+    Consumer(reader_options(plain, defaults=batched_fetch(20), fixed=QUIET)).close()
 
 
 def test_a_broker_is_asked_again_while_it_is_not_settled() -> None:
