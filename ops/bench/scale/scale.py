@@ -28,6 +28,7 @@ DEFAULT_RUNS: Final = {
     "list-reading": 1,
     "connections": 1,
     "cluster": 1,
+    "cluster-16000": 1,
     "workers": 1,
 }
 
