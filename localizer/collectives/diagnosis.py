@@ -568,7 +568,7 @@ class _Explainer:
 
     def _last_of(self, rank: int, group: Group) -> str:
         head = group.launched.get(rank)
-        at = "nothing that is recorded" if head is None else f"up to {head}"
+        at = "no collective operation that is recorded" if head is None else f"up to {head}"
         snapshot = self._snapshots[rank]
         text = f"rank {rank} launched {at} of group {group.label}"
         if not snapshot.operations:

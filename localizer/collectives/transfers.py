@@ -1,13 +1,14 @@
 """Who waits for whom in transfers from one rank to another.
 
 Each rank counts its transfers for itself, so that the two ends of one are matched by how many of
-the pair each launched. Where a ring, or whoever keeps histories, lost the first of them, the other
-end may have been launched or not. Who waits for it is then taken to wait for the other rank, unless
+the pair each launched. Where a ring, or whoever keeps histories, lost the first of them, they are
+counted from the last collective operation before it that both have. If that does not tell either
+whether the other end was launched, who waits for it is taken to wait for the other rank, unless
 that leads to ranks that wait for each other in a circle: there collective operations tell who is
 ahead.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -29,7 +30,8 @@ def waits_of_pairs(
     pair are counted.
     """
     whole = {snapshot.rank: not snapshot.dropped_before for snapshot in snapshots}
-    counts: dict[Pair, Counter[int]] = defaultdict(Counter)
+    # Record ids of what each rank launched, in order.
+    ids: dict[Pair, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     pending: dict[Pair, dict[int, tuple[int, CollectiveOp]]]
     pending = defaultdict(dict)
     for snapshot in snapshots:
@@ -38,19 +40,23 @@ def waits_of_pairs(
             if ends is None:
                 continue
             pair = operation.communicator, ends
-            counts[pair][snapshot.rank] += 1
+            own = ids[pair][snapshot.rank]
+            own.append(operation.record_id)
             if not is_finished(operation):
                 # Only the first that is unfinished: what follows waits for it.
-                number = counts[pair][snapshot.rank]
-                pending[pair].setdefault(snapshot.rank, (number, operation))
+                pending[pair].setdefault(snapshot.rank, (len(own), operation))
     found = []
+    progress = _Progress(groups)
     for pair, held in pending.items():
         name, ends = pair
         place = Place(name, 0, *ends)
         for rank, (number, operation) in held.items():
             other = ends[1] if rank == ends[0] else ends[0]
-            launched = other in held or (whole[rank] and counts[pair][other] >= number)
+            theirs = ids[pair][other]
+            launched = other in held or (whole[rank] and len(theirs) >= number)
             sure = launched or (whole[rank] and whole.get(other, False))
+            if not sure:
+                launched = progress.as_many_since(rank, other, ids[pair][rank][:number], theirs)
             found.append(Wait(rank, place if launched else other, place, operation, sure=sure))
     return found
 
@@ -105,11 +111,7 @@ class _Progress:
         self._groups_of: dict[int, set[str]] | None = None
 
     def launched_too(self, rank: int, other: int, operation: CollectiveOp) -> bool:
-        """Return whether another rank is known to have launched its end of a rank's transfer.
-
-        Transfers are not counted from an operation on that both launched: of those between, a
-        history may lack some.
-        """
+        """Return whether another rank is known to have launched its end of a rank's transfer."""
         for name in self._shared(rank, other):
             group = self._groups[name]
             mine, its = group.launched[rank], group.launched[other]
@@ -119,6 +121,31 @@ class _Progress:
             if its > mine or (own is not None and own.record_id > operation.record_id):
                 return True
         return False
+
+    def as_many_since(
+        self, rank: int, other: int, own: Sequence[int], theirs: Sequence[int]
+    ) -> bool:
+        """Return whether another rank launched as many transfers since an operation of both.
+
+        The last such collective operation before the last of a rank's transfers. False if there is
+        none, or fewer are known: a transfer may be launched before a collective operation and its
+        other end after it, and of those between, a history may lack some.
+
+        Parameters
+        ----------
+        own, theirs
+            Record ids of the two ranks' transfers of a pair, in order.
+        """
+        after, since, until = -1, -1, own[-1]
+        for name in self._shared(rank, other):
+            here, there = (self._groups[name].operations.get(r, {}) for r in (rank, other))
+            common = (n for n, o in here.items() if o.record_id < until and n in there)
+            sequence = max(common, default=None)
+            if sequence is not None and here[sequence].record_id > after:
+                after, since = here[sequence].record_id, there[sequence].record_id
+        if after < 0:
+            return False
+        return sum(n > since for n in theirs) >= sum(n > after for n in own)
 
     def _shared(self, rank: int, other: int) -> list[str]:
         """Return the groups of two ranks, by name."""

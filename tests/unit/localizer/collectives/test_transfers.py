@@ -29,9 +29,9 @@ def late_in_a_transfer(*, sent: bool, agreed: bool) -> list[Rank]:
     return ranks
 
 
-def judge(ranks: list[Rank]) -> list[tuple[HangClass, tuple[int, ...]]]:
-    """Return what the findings say, of rings that have lost their beginning."""
-    dumps = [read_dump(r.time_out().pickled(ring=RING), f"d{r.rank}") for r in ranks]
+def judge(ranks: list[Rank], ring: int | None = RING) -> list[tuple[HangClass, tuple[int, ...]]]:
+    """Return what the findings say, of rings that have lost their beginning, or of all."""
+    dumps = [read_dump(r.time_out().pickled(ring=ring), f"d{r.rank}") for r in ranks]
     found = diagnose([dump.snapshot for dump in dumps]).findings
     return [(finding.hang_class, finding.ranks) for finding in found]
 
@@ -41,16 +41,30 @@ def test_a_sender_that_went_on_is_not_waited_for() -> None:
     assert judge(late_in_a_transfer(sent=True, agreed=True)) == [(HangClass.NOT_FINISHED, ())]
 
 
-def test_what_two_ranks_launched_since_is_not_counted() -> None:
-    """Rank 2 has sent, and has not launched what rank 3 waits in: it is waited for either way."""
-    found = judge(late_in_a_transfer(sent=True, agreed=False))
-    assert found == [(HangClass.NEVER_LAUNCHED, (2,))]
+def test_transfers_are_counted_since_an_operation_of_both() -> None:
+    """Rank 2 has sent, which a ring shows as well as all of its history; rank 3 waits for it."""
+    for ring in (RING, None):
+        found = judge(late_in_a_transfer(sent=True, agreed=False), ring)
+        assert found == [(HangClass.NOT_FINISHED, ()), (HangClass.NEVER_LAUNCHED, (2,))]
 
 
 def test_a_sender_that_did_not_send_is_waited_for() -> None:
     """It has launched nothing that rank 0 has not."""
-    found = judge(late_in_a_transfer(sent=False, agreed=False))
-    assert found == [(HangClass.NEVER_LAUNCHED, (2,))]
+    for ring in (RING, None):
+        found = judge(late_in_a_transfer(sent=False, agreed=False), ring)
+        assert found == [(HangClass.NEVER_LAUNCHED, (2,))]
+
+
+def test_who_only_sends_is_not_blamed_for_what_gets_stuck() -> None:
+    """Its sends are buffered, it waits for nobody, and its ring has lost the first of them."""
+    ranks = [Rank(rank, GROUPS) for rank in range(4)]
+    for turn in range(6):
+        ranks[2].launch("9", "send 1->0", p2p=True)
+        ranks[0].launch("9", "recv 0<-1", p2p=True, state="completed" if turn < 5 else "started")
+        for rank in ranks if turn < 5 else ():
+            rank.launch("0")
+    ranks[1].launch("1", state="started")
+    assert judge(ranks) == [(HangClass.NOT_FINISHED, ())]
 
 
 def sent_before_and_received_after(*, meets: bool) -> list[Rank]:
