@@ -12,13 +12,19 @@ BENCH_STAMP := $(BENCH_VENV)/.installed
 TRAINING_VENV := .venv-training
 TRAINING_STAMP := $(TRAINING_VENV)/.installed
 TRAINING_PYTHON ?= $(TRAINING_VENV)/bin/python
+# JAX (0.6 GB) runs the jobs of `lab up --job jax`; `make JAX_PYTHON=…` takes a Python that has it.
+JAX_VENV := .venv-training-jax
+JAX_STAMP := $(JAX_VENV)/.installed
+JAX_LOCK := ops/lab/training/jax.lock
+JAX_PYTHON ?= $(JAX_VENV)/bin/python
 TRAINING := $(if $(filter $(TRAINING_VENV)/%,$(TRAINING_PYTHON)),$(TRAINING_STAMP))
+TRAINING_JAX := $(if $(filter $(JAX_VENV)/%,$(JAX_PYTHON)),$(JAX_STAMP))
 
 # Where the environment forbids it, each of the hundreds of processes of the tests compiles the
 # project anew, and each process of pytest rewrites all assertions.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup compiled rewritten demo test test-rdma training test-training lint unit bench-pipeline bench-accuracy bench-labs bench-collectives bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs dashboards lock vendor charts test-kube clean
+.PHONY: help setup compiled rewritten demo test test-rdma training training-jax test-training test-training-jax lint unit bench-pipeline bench-accuracy bench-labs bench-collectives bench-scale bench-agent bench-throughput bench-resilience bench-operator soak fuzz fuzz-properties docs dashboards lock vendor charts test-kube clean
 
 help:
 	@echo "make demo            set up, start broker, lab and workers, break a link, show the verdict"
@@ -26,6 +32,8 @@ help:
 	@echo "make test-rdma       set up, then real RDMA verbs in a throw-away machine with Soft-RoCE (4 minutes)"
 	@echo "make training        an environment with PyTorch, for real training jobs (5 GB to download)"
 	@echo "make test-training   real PyTorch jobs with faults, and their diagnoses (makes it; 10 minutes)"
+	@echo "make training-jax    an environment with JAX, for \`lab up --job jax\` (0.6 GB)"
+	@echo "make test-training-jax  a real JAX job in a lab, with faults, and what is told of them (root; makes it; 5 minutes)"
 	@echo "make setup           the environment in $(VENV), Apache Kafka's jars in the user's cache, compiled kernels"
 	@echo "make lint            ruff, mypy, import contracts"
 	@echo "make unit            the tests that need neither broker nor lab, without the slow ones (minutes)"
@@ -95,6 +103,16 @@ training: $(TRAINING)
 test-training: $(STAMP) $(TRAINING)
 	$(BIN)/python -m tests.training --python $(TRAINING_PYTHON)
 
+$(JAX_STAMP): $(JAX_LOCK)
+	$(PYTHON) -m venv $(JAX_VENV)
+	$(JAX_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(JAX_LOCK)
+	@touch $@
+
+training-jax: $(TRAINING_JAX)
+
+test-training-jax: setup $(TRAINING_JAX)
+	SKELETONHUNTER_JAX_PYTHON=$(JAX_PYTHON) $(BIN)/python -m pytest -n 0 -rs tests/training
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -162,6 +180,8 @@ lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra ops --extra dev \
 	  --no-emit-index-url --no-emit-find-links --no-header pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header $(JAX_LOCK:.lock=.in) -o $(JAX_LOCK)
 
 charts: $(STAMP)
 	$(BIN)/python -m ops.deploy.rendering
@@ -174,4 +194,4 @@ vendor: $(STAMP)
 	$(BIN)/python -m ops.web.vendored
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(TRAINING_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) $(BENCH_VENV) $(TRAINING_VENV) $(JAX_VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

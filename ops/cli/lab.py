@@ -55,12 +55,14 @@ def up(
     ] = False,
     job: Annotated[
         str | None,
-        typer.Option(help="Train really instead of simulating it: torch (netns only, as ranks)"),
+        typer.Option(help="Train really instead of simulating it: torch or jax (netns only)"),
     ] = None,
     job_python: Annotated[
         Path | None,
         typer.Option(
-            metavar="PYTHON", help="Python that has PyTorch [default: what `make training` made]"
+            metavar="PYTHON",
+            help="Python that has PyTorch, or JAX [default: what `make training`, `make "
+            "training-jax` made]",
         ),
     ] = None,
     no_agents: Annotated[
@@ -143,17 +145,21 @@ def _job(
     job: str | None, python: Path | None, period_ns: int, stages: int | None
 ) -> "JobConfig | None":
     from ops.lab.errors import LabUsageError
-    from ops.lab.ranks import TORCH, JobConfig, job_python
+    from ops.lab.frameworks import framework_of, job_python
+    from ops.lab.ranks import JobConfig
 
     if job is None:
         if python is not None:
-            raise LabUsageError("--job-python is of --job torch")
+            raise LabUsageError("--job-python is of --job torch and --job jax")
         return None
-    if job != TORCH:
-        raise LabUsageError(f"no training job {job!r}: {TORCH} is what there is")
+    framework = framework_of(job)
     if stages is not None:
         raise LabUsageError("--stages is of the simulated job: a real one has no pipeline")
-    return JobConfig(python=job_python(python).absolute(), period_ms=period_ns // MS_NS)
+    return JobConfig(
+        python=job_python(python, framework).absolute(),
+        framework=framework,
+        period_ms=period_ns // MS_NS,
+    )
 
 
 def _topics(settings: KafkaSettings, *, apply: bool) -> None:

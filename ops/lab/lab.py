@@ -145,7 +145,9 @@ class Lab:
             If it has none.
         """
         if self._ranks is None:
-            raise FaultError("this lab runs no training job: bring it up with --job torch")
+            raise FaultError(
+                "this lab runs no training job: bring it up with --job torch or --job jax"
+            )
         return self._ranks
 
     @property
@@ -197,7 +199,13 @@ class Lab:
                 self._ranks = TrainingRanks(
                     self.group, self.path, self.shape, config.job, self._write_pids
                 )
-                self._say(f"training job: {len(self.shape.endpoints)} ranks by {config.job.python}")
+                framework = config.job.framework
+                self._say(
+                    f"training job: {len(self.shape.endpoints)} ranks of {framework.title} by "
+                    f"{config.job.python}"
+                )
+                if framework.unrecorded is not None:
+                    self._say(framework.unrecorded)
                 self._ranks.start()
             if config.agents:
                 self._agents = self._agent_group(ports, status["addresses"])

@@ -1,13 +1,12 @@
 """The ranks of a real training job in a lab's containers: started, watched, broken, mended.
 
-They are processes of a Python that has PyTorch (`ops/lab/training`), one for each endpoint; this
-one has none.
+They are processes of a Python that has PyTorch or JAX (`ops/lab/training`), one for each endpoint;
+this one has neither.
 """
 
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,20 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ops.lab.errors import LabError, LabUsageError
+from ops.lab.errors import LabError
+from ops.lab.faults import FaultError
+from ops.lab.frameworks import TORCH, Framework
 from ops.lab.netns.plan import namespace_name, overlay_address, prefix_of
 from ops.lab.shape import LabShape
-from ops.lab.training import ENVIRONMENT
 from ops.running.processes import ProcessGroup
 from probers.config.rnics import namespace_path
 from schemas.ids import rank_key
 
-TORCH: Final = "torch"
 JOB: Final = "job"
 """Name of the process, and of the folder in the lab's."""
-PYTHON_ENV: Final = "SKELETONHUNTER_JOB_PYTHON"
-ROOT: Final = Path(__file__).resolve().parents[2]
-MADE_PYTHON: Final = ROOT / ".venv-training" / "bin" / "python"
 LAUNCHER: Final = Path(__file__).with_name("training") / "launch.py"
 CONFIG_FILE: Final = "job.json"
 ORDERS_FILE: Final = "orders.json"
@@ -37,15 +33,15 @@ UNRECORDED_FILE: Final = "unrecorded"
 RANKS_FILE: Final = "ranks.json"
 DUMPS: Final = "dumps"
 PROGRESS_FILE: Final = "progress.json"
-# PyTorch takes four seconds of a processor to import, and many times that on a busy machine.
+# PyTorch takes four seconds of a processor to import, JAX one, and half a second to compile in
+# each rank; on a busy machine many times that.
 START_TIMEOUT_S: Final = 180.0
 # The first iterations make connections.
 TRAINING_STEPS: Final = 3
 POLL_S: Final = 0.1
-# Where the ranks meet (TCPStore), one port each time that they begin anew.
+# Where the ranks meet (TCPStore, JAX's coordinator), one port each time that they begin anew.
 FIRST_PORT: Final = 7_100
 PORTS: Final = 100
-HAS_TORCH: Final = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
 # These end the job's communicators: only a new attempt mends them.
 RESTARTING: Final = frozenset({"rank-desync", "rank-exit"})
 
@@ -60,36 +56,13 @@ class JobConfig:
     """
 
     python: Path
+    framework: Framework = TORCH
     period_ms: int = 500
     width: int = 256
     checkpoint_steps: int = 60
     checkpoint_ms: int = 3_000
     evaluation_steps: int = 100
     evaluation_ms: int = 4_000
-
-
-def job_python(given: Path | None) -> Path:
-    """Return the Python whose PyTorch runs ranks: the one given, or that which `make` made.
-
-    Raises
-    ------
-    LabUsageError
-        If it is not there, or has no PyTorch.
-    """
-    named = given or (Path(os.environ[PYTHON_ENV]) if PYTHON_ENV in os.environ else MADE_PYTHON)
-    how = (
-        "make one by `make training` (5 GB), or name a Python that has PyTorch by --job-python "
-        f"or {PYTHON_ENV}"
-    )
-    try:
-        done = subprocess.run([named, "-c", HAS_TORCH], capture_output=True, check=False)
-    except OSError as error:
-        raise LabUsageError(
-            f"no Python for the training job, {named}: {error.strerror}; {how}"
-        ) from (error)
-    if done.returncode:
-        raise LabUsageError(f"{named} has no PyTorch; {how}")
-    return named
 
 
 class TrainingRanks:
@@ -122,7 +95,9 @@ class TrainingRanks:
         path.write_text(json.dumps(self.described()), encoding="utf-8")
         self._write_orders()
         self._group.start(
-            JOB, [str(self._config.python), str(LAUNCHER), str(path)], env=ENVIRONMENT
+            JOB,
+            [str(self._config.python), str(LAUNCHER), str(path)],
+            env=self._config.framework.environment,
         )
         self._changed()
 
@@ -130,6 +105,7 @@ class TrainingRanks:
         """Return what the launcher of the ranks is told."""
         config, prefix = self._config, prefix_of(self._lab)
         return {
+            "framework": config.framework.name,
             "folder": str(self.folder),
             "task_id": self._shape.task_id,
             "tensor_parallel": self._shape.rails,
@@ -217,7 +193,16 @@ class TrainingRanks:
         return int(found["ranks"][rank]["pid"])
 
     def hurt(self, kind: str, target: str, params: Mapping[str, Any]) -> None:
-        """Put a rank's fault in."""
+        """Put a rank's fault in.
+
+        Raises
+        ------
+        FaultError
+            If a job of this framework cannot have it.
+        """
+        why_not = self._config.framework.refused.get(kind)
+        if why_not is not None:
+            raise FaultError(f"no {kind} here: {why_not}")
         rank = rank_key(target)[1]
         if kind == "rank-stop":
             os.kill(self.pid(rank), signal.SIGSTOP)

@@ -12,10 +12,11 @@ from localizer.collectives.diagnosis import HangClass, diagnose
 from ops.jobs.dumps import read_dumps
 from ops.lab.errors import LabUsageError
 from ops.lab.fault_kinds import NETNS_LAB
+from ops.lab.frameworks import job_python
 from ops.lab.kind import why_no_netns
 from ops.lab.lab import Lab, LabConfig
 from ops.lab.netns.commands import namespaces
-from ops.lab.ranks import JobConfig, job_python
+from ops.lab.ranks import JobConfig
 from ops.lab.shape import LabShape
 from schemas.kafka.connection import STATE_ENV, KafkaSettings
 

@@ -25,7 +25,8 @@ import torch
 import torch.distributed as dist
 
 from ops.lab.training.faults import FAULTS, HEALTHY_STEPS, PAUSE_S, Fault, Pause, Slow, Splits
-from ops.lab.training.model import Job, dump, groups
+from ops.lab.training.layout import groups
+from ops.lab.training.model import Job, dump
 
 # A stuck job is dumped so long after it began; a pause of a checkpoint is shorter than that.
 DUMP_AFTER_S: Final = 6.0

@@ -23,9 +23,10 @@ from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
 from ops.bench.collectives.needed import lacks_job
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.lab.fault_kinds import NETNS_LAB
+from ops.lab.frameworks import job_python
 from ops.lab.kind import SUITE_SHAPE
 from ops.lab.lab import Lab, LabConfig
-from ops.lab.ranks import JobConfig, job_python
+from ops.lab.ranks import JobConfig
 from ops.lab.suite.suite import pipeline
 from ops.log.watch import Watch
 from ops.running.pipeline import HANGS, LOCALIZER, SKELETON, WORKER

@@ -26,9 +26,10 @@ from ops.bench.rig.report import Figure, Say, figure
 from ops.bench.rig.waiting import wait_until
 from ops.lab.errors import LabError
 from ops.lab.fault_kinds import NETNS_LAB
+from ops.lab.frameworks import job_python
 from ops.lab.kind import SUITE_SHAPE
 from ops.lab.lab import COLLECTOR, Lab, LabConfig
-from ops.lab.ranks import JobConfig, job_python
+from ops.lab.ranks import JobConfig
 from ops.lab.shape import LabShape
 from ops.lab.suite.suite import pipeline
 from ops.lab.training.begun import Begun

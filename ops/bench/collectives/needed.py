@@ -6,8 +6,8 @@
 from ops.bench.rig.report import Say
 from ops.lab.errors import LabUsageError
 from ops.lab.fault_kinds import NETNS_LAB
+from ops.lab.frameworks import job_python
 from ops.lab.kind import LAB_KINDS
-from ops.lab.ranks import job_python
 
 
 def no_torch() -> str | None:

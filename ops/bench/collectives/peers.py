@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ops.bench.collectives.needed import lacks_torch
 from ops.bench.rig.report import Figure, Say, figure
-from ops.lab.ranks import ROOT, job_python
+from ops.lab.frameworks import ROOT, job_python
 
 COMMAND: Final = ("-m", "tests.training", "--kept", "--json")
 OURS: Final = "ours"

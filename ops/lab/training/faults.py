@@ -8,6 +8,8 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
+from ops.lab.training.orders import load_batch_from_slow_storage
+
 # Iterations before the fault, so that each communicator has a history.
 HEALTHY_STEPS: Final = 12
 # A pause of a checkpoint: shorter than what a stuck job is given before its dumps are taken.
@@ -51,11 +53,6 @@ class Fault:
     def splits(self, peers: int) -> list[int]:
         """Return how many rows of the experts' batch go to each peer."""
         return [BATCH // peers] * peers
-
-
-def load_batch_from_slow_storage(seconds: float = 3600) -> None:
-    """Return late, or never: the name is to be found in stacks."""
-    time.sleep(seconds)
 
 
 class Stalled(Fault):

@@ -1,4 +1,4 @@
-"""A small tensor- and data-parallel training job over gloo: one rank of it, and its dump.
+"""A small tensor- and data-parallel training job of PyTorch over gloo: one rank, and its dump.
 
 Needs PyTorch, which the rest of the project never imports. The job of `lab up --job torch` and
 that of `make test-training` are this one.
@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
 
 from ops.lab.training.faults import BATCH, Fault
+from ops.lab.training.layout import TENSOR_PARALLEL, groups
 
-TENSOR_PARALLEL: Final = 2
 WIDTH: Final = 64
 
 
@@ -48,18 +48,6 @@ class Summed(torch.autograd.Function):  # type: ignore[misc]
     def backward(_context: Any, gradient: torch.Tensor) -> Any:
         """Pass on."""
         return gradient, None
-
-
-def groups(ranks: int, tensor_parallel: int = TENSOR_PARALLEL) -> dict[str, list[int]]:
-    """Return the members of each sub-group by name: `tp` and its first rank, `dp` and its place."""
-    tensor = {
-        f"tp{begin}": list(range(begin, begin + tensor_parallel))
-        for begin in range(0, ranks, tensor_parallel)
-    }
-    data = {
-        f"dp{place}": list(range(place, ranks, tensor_parallel)) for place in range(tensor_parallel)
-    }
-    return tensor | data
 
 
 class Job:

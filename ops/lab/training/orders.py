@@ -6,16 +6,17 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-
-from ops.lab.training.faults import Fault, load_batch_from_slow_storage
-
 ORDERS_FILE: Final = "orders.json"
 # While it is there no rank writes dumps.
 UNRECORDED_FILE: Final = "unrecorded"
 # How soon a rank that hangs notices that it is healed.
 LOOK_S: Final = 0.05
 EXIT_CODE: Final = 1
+
+
+def load_batch_from_slow_storage(seconds: float = 3600) -> None:
+    """Return late, or never: the name is to be found in stacks."""
+    time.sleep(seconds)
 
 
 class Orders:
@@ -45,38 +46,18 @@ class Orders:
         """Whether this rank is to write dumps."""
         return not self._unrecorded.exists()
 
-    def hang(self) -> None:
-        """Stand still in Python until the order is taken back."""
-        while self.current().get("kind") == "rank-stall":
-            load_batch_from_slow_storage(LOOK_S)
-
-
-class OrderedFault(Fault):
-    """Goes wrong as the lab orders."""
-
-    kind = "ordered"
-
-    def __init__(self, orders: Orders) -> None:
-        super().__init__(culprit=-1)
-        self._orders = orders
-
-    def before_backward(self) -> None:
-        """Hang, be slow, or end."""
-        order = self._orders.current()
+    def obey(self) -> None:
+        """Hang, be slow, or end, if that is the order; to be called in each iteration."""
+        order = self.current()
         match order.get("kind"):
             case "rank-stall":
-                self._orders.hang()
+                self.hang()
             case "rank-slow":
                 time.sleep(order["ms"] / 1e3)
             case "rank-exit":
                 os._exit(EXIT_CODE)
 
-    def gradients(self, gradients: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the gradients, of another size or in another order if that is the order."""
-        order = self._orders.current()
-        if order.get("kind") != "rank-desync":
-            return gradients
-        if order["how"] == "size":
-            # Smaller: whoever gets more than it expects is ended by gloo.
-            return [gradients[0][: len(gradients[0]) // 2].clone(), *gradients[1:]]
-        return gradients[::-1]
+    def hang(self) -> None:
+        """Stand still in Python until the order is taken back."""
+        while self.current().get("kind") == "rank-stall":
+            load_batch_from_slow_storage(LOOK_S)

@@ -10,8 +10,9 @@ import pytest
 
 from ops.lab.errors import LabError, LabUsageError
 from ops.lab.faults import FaultError
+from ops.lab.frameworks import JAX, TORCH, framework_of, job_python
 from ops.lab.lab import Lab, LabConfig
-from ops.lab.ranks import PYTHON_ENV, JobConfig, TrainingRanks, job_python
+from ops.lab.ranks import JobConfig, TrainingRanks
 from ops.lab.shape import LabShape
 from ops.lab.training import ENVIRONMENT
 from ops.lab.training.announced import announce
@@ -75,16 +76,40 @@ def test_a_python_without_torch_says_where_to_get_one(monkeypatch: pytest.Monkey
     """Neither one that is missing, nor ours, which has no PyTorch, runs ranks."""
     with pytest.raises(LabUsageError, match=r"No such file.*make training"):
         job_python(Path("/nowhere/python"))
-    monkeypatch.setenv(PYTHON_ENV, sys.executable)
+    monkeypatch.setenv(TORCH.python_env, sys.executable)
     with pytest.raises(LabUsageError, match=r"has no PyTorch.*--job-python"):
         job_python(None)
+    # That Python is for PyTorch: JAX is looked for in another.
+    monkeypatch.setenv(JAX.python_env, sys.executable)
+    with pytest.raises(LabUsageError, match=r"has no JAX.*make training-jax.*JAX_PYTHON"):
+        job_python(None, JAX)
+
+
+def test_a_framework_is_known_by_its_name() -> None:
+    """One that nobody knows is refused, and those that there are are named."""
+    assert framework_of("jax") is JAX
+    with pytest.raises(LabUsageError, match=r"no training job 'jaxx'.*jax"):
+        framework_of("jaxx")
+
+
+def test_a_fault_that_a_framework_cannot_have_is_refused(tmp_path: Path) -> None:
+    """All ranks of JAX run one program: none is told to reduce something else."""
+    config = JobConfig(python=Path("python"), framework=JAX)
+    ranks = TrainingRanks(ProcessGroup(tmp_path), tmp_path, SHAPE, config, lambda: None)
+    ranks.folder.mkdir()
+    assert ranks.described()["framework"] == "jax"
+    with pytest.raises(FaultError, match=r"rank-desync.*one compiled program.*--job torch"):
+        ranks.hurt("rank-desync", "job1|1", {"how": "size"})
+    assert not (ranks.folder / "orders.json").exists()
+    ranks.hurt("rank-exit", "job1|1", {})
+    assert orders(ranks) == {"1": {"kind": "rank-exit"}}
 
 
 def test_a_lab_without_a_job_has_no_ranks() -> None:
     """Its faults of ranks are refused, and so is a real job in a lab of another kind."""
     settings = KafkaSettings(bootstrap="127.0.0.1:1")
     lab = Lab(LabConfig(settings=settings))
-    with pytest.raises(FaultError, match="--job torch"):
+    with pytest.raises(FaultError, match=r"--job torch or --job jax"):
         lab.ranks.restart()
     real = LabConfig(settings=settings, job=JobConfig(python=Path("python")))
     with pytest.raises(LabUsageError, match="netns"):

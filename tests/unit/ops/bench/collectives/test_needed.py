@@ -6,7 +6,7 @@ import pytest
 
 from ops.bench.collectives import collectives
 from ops.bench.collectives.needed import lacks_torch
-from ops.lab.ranks import PYTHON_ENV
+from ops.lab.frameworks import TORCH
 
 
 @pytest.mark.parametrize("part", ["live", "dumps", "iteration", "peers"])
@@ -14,7 +14,7 @@ def test_without_pytorch_a_part_measures_nothing(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does it raise: a whole `make bench-collectives` goes on."""
-    monkeypatch.setenv(PYTHON_ENV, "/nonexistent")
+    monkeypatch.setenv(TORCH.python_env, "/nonexistent")
     said: list[str] = []
     assert collectives.PARTS[part](1, said.append) == []
     assert len(said) == 1
@@ -26,7 +26,7 @@ def test_a_python_that_has_it_is_enough(tmp_path: Path, monkeypatch: pytest.Monk
     found = tmp_path / "python"
     found.write_text("#!/bin/sh\nexit 0\n")
     found.chmod(0o755)
-    monkeypatch.setenv(PYTHON_ENV, str(found))
+    monkeypatch.setenv(TORCH.python_env, str(found))
     said: list[str] = []
     assert not lacks_torch(said.append)
     assert said == []
