@@ -116,7 +116,7 @@ class _Look:
         if not ranks:
             return None
         evidence = [
-            f"{_process(self._states[r])} is stopped (state T)" for r in ranks[:SHOWN_RANKS]
+            f"{process_text(self._states[r])} is stopped (state T)" for r in ranks[:SHOWN_RANKS]
         ]
         return _cause((HangClass.PROCESS_STOPPED, Certainty.SURE), ranks, evidence, LOOK_AT_STOPPED)
 
@@ -125,7 +125,7 @@ class _Look:
         ranks = [r for r, s in self._states.items() if s.ended]
         if not ranks:
             return None
-        evidence = [f"{_process(self._states[r])} has ended" for r in ranks[:SHOWN_RANKS]]
+        evidence = [f"{process_text(self._states[r])} has ended" for r in ranks[:SHOWN_RANKS]]
         steps = diagnosis.LOOK_AT_PROCESS[1:]
         return _cause((HangClass.RANK_MISSING, Certainty.SURE), ranks, evidence, steps)
 
@@ -144,7 +144,7 @@ class _Look:
             return None
         repeats = any(flow.repeats for flow in flows)
         certainty = Certainty.SURE if repeats and not self._behind else Certainty.LIKELY
-        evidence = [_flow_text(flow) for flow in flows[:SHOWN_FLOWS]]
+        evidence = [flow_text(flow) for flow in flows[:SHOWN_FLOWS]]
         if len(flows) > SHOWN_FLOWS:
             evidence.append(f"and {len(flows) - SHOWN_FLOWS} sockets more")
         hosts = {rank: state.batch.host_id for rank, state in self._job.ranks.items()}
@@ -201,7 +201,7 @@ class _Look:
         for rank in still[:SHOWN_RANKS]:
             sockets = self._job.sockets.get(rank)
             unread = 0 if sockets is None else sockets.unread_bytes()
-            text = f"{_process(self._states[rank])} uses no CPU time, those of the others do"
+            text = f"{process_text(self._states[rank])} uses no CPU time, those of the others do"
             evidence.append(f"{text}; {unread:,} bytes lie there unread" if unread else text)
         return _cause(
             (HangClass.PROCESS_STOPPED, Certainty.LIKELY), still, evidence, LOOK_AT_STOPPED
@@ -347,22 +347,24 @@ def _cause(
     )  # fmt: skip
 
 
-def _process(state: RankState) -> str:
+def process_text(state: RankState) -> str:
+    """Return how people are told of a rank's process."""
     pid = state.batch.pid
     return f"the process of rank {state.rank}" + ("" if pid is None else f" (pid {pid})")
 
 
 def _work_text(state: RankState) -> str:
     if state.process_state is ProcessState.DISK:
-        return f"{_process(state)} waits for a disk (state D)"
+        return f"{process_text(state)} waits for a disk (state D)"
     share = state.cpu_share()
     if share is None:
         return ""
     does = "works" if state.is_busy() else "is alive and does next to nothing"
-    return f"{_process(state)} {does}: {share:.2f} cores since its last launch"
+    return f"{process_text(state)} {does}: {share:.2f} cores since its last launch"
 
 
-def _flow_text(flow: Stuck) -> str:
+def flow_text(flow: Stuck) -> str:
+    """Return how people are told of bytes that are not acknowledged."""
     other = f"rank {flow.dst_rank}" if flow.dst_rank is not None else flow.peer
     text = (
         f"rank {flow.src_rank} → {other}: {flow.unacked_bytes:,} bytes not acknowledged for "

@@ -12,7 +12,7 @@ from localizer.collectives.pace import STRETCH_NS
 from localizer.collectives.ranges import rank_text
 from schemas.enums import Certainty, FaultLifecycle, HangClass
 from schemas.records import Hang, StuckFlow
-from schemas.units import US_NS, ns_to_us
+from schemas.units import SECOND_NS, US_NS, ns_to_us
 from schemas.version import VERSION
 
 # Bounds of collective.hang.v1.
@@ -26,6 +26,7 @@ MAX_NAME: Final = 1_024
 SHOWN_STACKS: Final = 4
 # Stands for the communicator in the id of what is slow.
 SLOW: Final = "slow"
+STILL: Final = "still"
 
 
 def hang_id(
@@ -69,16 +70,6 @@ def hang_of(cluster: str, job: JobState, seen: Seen, now_ns: int) -> Hang:
     # A time of launch may be any, such as 0.
     onset_ns = max(0, min(now_ns, job.ranks[longest.rank].arrived_ns - waited_ns))
     endpoints = endpoints_of(job.ranks, _blamed(cause, finding))
-    flows = tuple(
-        StuckFlow(
-            src_rank=f.src_rank, dst_rank=f.dst_rank,
-            src_endpoint_id=_endpoint(job, f.src_rank),
-            dst_endpoint_id=_endpoint(job, f.dst_rank),
-            unacked_bytes=f.unacked_bytes, stalled_ns=f.stalled_ns,
-        )
-        for f in cause.flows
-        if f.dst_rank is not None
-    )[:MAX_FLOWS]  # fmt: skip
     evidence = (
         f"rank {longest.rank} has waited {longest.waited / 1e6:.1f} s in "
         f"{finding.operation}; usual is less than {longest.limit / 1e6:.1f} s",
@@ -100,7 +91,7 @@ def hang_of(cluster: str, job: JobState, seen: Seen, now_ns: int) -> Hang:
         ranks=cause.ranks[:MAX_RANKS],
         waiting_ranks=finding.waiting[:MAX_RANKS],
         endpoint_ids=endpoints[:MAX_ENDPOINTS],
-        stuck_flows=flows,
+        stuck_flows=_stuck(job, cause),
         communicator=seen.communicator,
         sequence=finding.sequence,
         operation=finding.operation[:MAX_NAME],
@@ -142,6 +133,54 @@ def slow_hang_of(cluster: str, job: JobState, cause: Cause, now_ns: int) -> Hang
     )
 
 
+def unrecorded_hang_of(cluster: str, job: JobState, cause: Cause, now_ns: int) -> Hang:
+    """Return the first transition of a job that stands still and records no operations."""
+    onset_ns = max(0, now_ns - cause.lasts_ns)
+    blamed = {r for f in cause.flows for r in (f.src_rank, f.dst_rank) if r is not None}
+    waiting = tuple(
+        rank for rank, state in sorted(job.ranks.items())
+        if rank not in cause.ranks and not state.ended
+    )  # fmt: skip
+    ends = blamed.union(cause.ranks) or waiting
+    # By arrivals, which each process that reads the log finds alike.
+    identity = hang_id(
+        cluster, job.task_id, STILL, job.stillness.moved_ns // SECOND_NS, job.attempt
+    )
+    return Hang(
+        cluster=cluster,
+        hang_id=identity,
+        task_id=job.task_id,
+        seq=1,
+        state=FaultLifecycle.OPEN,
+        event_at=ns_to_us(now_ns),
+        onset_at=ns_to_us(onset_ns),
+        hang_class=cause.hang_class,
+        certainty=cause.certainty,
+        ranks=cause.ranks[:MAX_RANKS],
+        waiting_ranks=waiting[:MAX_RANKS],
+        endpoint_ids=endpoints_of(job.ranks, ends)[:MAX_ENDPOINTS],
+        stuck_flows=_stuck(job, cause),
+        waited_ns=cause.lasts_ns,
+        summary=f"{job.task_id} stands still: {_what(cause, UNRECORDED)}"[:MAX_TEXT],
+        evidence=tuple(text[:MAX_TEXT] for text in cause.evidence[:MAX_EVIDENCE]),
+        next_steps=cause.next_steps[:MAX_STEPS],
+        producer_version=VERSION,
+    )
+
+
+def _stuck(job: JobState, cause: Cause) -> tuple[StuckFlow, ...]:
+    return tuple(
+        StuckFlow(
+            src_rank=f.src_rank, dst_rank=f.dst_rank,
+            src_endpoint_id=_endpoint(job, f.src_rank),
+            dst_endpoint_id=_endpoint(job, f.dst_rank),
+            unacked_bytes=f.unacked_bytes, stalled_ns=f.stalled_ns,
+        )
+        for f in cause.flows
+        if f.dst_rank is not None
+    )[:MAX_FLOWS]  # fmt: skip
+
+
 def _blamed(cause: Cause, finding: Finding) -> tuple[int, ...]:
     """Return the ranks whose endpoints matter: culprits, both ends of what is stuck, else all."""
     ends = {r for f in cause.flows for r in (f.src_rank, f.dst_rank) if r is not None}
@@ -173,6 +212,7 @@ VERBS: Final = {
     "computes": ("computes", "compute"), "sends": ("sends", "send"),
     "receives": ("receives", "receive"),
 }  # fmt: skip
+UNRECORDED: Final = "what was seen does not tell why, and its ranks record no operations"
 UNDECIDED: Final = "all launched it, and what was seen does not tell why it does not end"
 
 
@@ -184,10 +224,10 @@ def _summary(task_id: str, finding: Finding, cause: Cause) -> str:
     return f"{task_id} hangs in {finding.operation}{at} of group {finding.group}; {wait}: {what}"
 
 
-def _what(cause: Cause) -> str:
+def _what(cause: Cause, undecided: str = UNDECIDED) -> str:
     """Return in words what is wrong with whom."""
     who = rank_text(cause.ranks) if cause.ranks else "some rank"
-    text = SUMMARIES.get(cause.hang_class, UNDECIDED)
+    text = SUMMARIES.get(cause.hang_class, undecided)
     if cause.hang_class is HangClass.RANK_MISSING and cause.certainty is not Certainty.SURE:
         # Its collector may be gone, and not the rank.
         text = PERHAPS_GONE

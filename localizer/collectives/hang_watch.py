@@ -21,6 +21,7 @@ from localizer.collectives.hang_record import (
     hang_of,
     resolved,
     slow_hang_of,
+    unrecorded_hang_of,
 )
 from localizer.collectives.job_state import (
     LEAST_KEPT,
@@ -34,6 +35,7 @@ from localizer.collectives.pace import LEAST_KNOWN
 from localizer.collectives.rank_state import SILENT_NS
 from localizer.collectives.room import EASY_SHARE, FULL_SHARE, LEFT_SHARE, MOST_HELD, fair_level
 from localizer.collectives.slow_causes import slow_cause
+from localizer.collectives.unrecorded import unrecorded_cause
 from localizer.collectives.usual_waits import READ_TWICE_US
 from schemas.enums import Certainty, FaultLifecycle, HangClass
 from schemas.ids import STATE_SEPARATOR
@@ -310,7 +312,9 @@ class HangWatch:
                     del self._jobs[name]
 
     def _decide(self, watched: _Watched, now_ns: int) -> Hang | None:
-        job, hang = watched.job, watched.hang
+        job = watched.job
+        if job.unrecorded:
+            return self._decide_unrecorded(watched, now_ns)
         job.pace.observe(job.ranks, now_ns)
         job.compare_work(now_ns)
         overdue = job.overdue(now_ns)
@@ -331,18 +335,26 @@ class HangWatch:
         found = (
             self._analyse(job, overdue, now_ns, seen=seen) if overdue else self._slow(job, now_ns)
         )
-        if found is None:
+        return None if found is None else _follow(watched, found, now_ns)
+
+    def _decide_unrecorded(self, watched: _Watched, now_ns: int) -> Hang | None:
+        """Return what is to be told of a job of whose operations nothing is known."""
+        job, known = watched.job, watched.open_hang
+        job.stillness.observe(job.sockets, now_ns, hung=job.hung)
+        cause = unrecorded_cause(job, now_ns)
+        if known is not None:
+            why = _why_not_watched(watched, known, now_ns)
+            if why is None and known.communicator is not None:
+                # What it was told from has not come yet, as when this process has just begun.
+                return None
+            if why is None and cause is None:
+                why = _why_not_still(job, known)
+            if why is not None:
+                return resolved(known, now_ns, why)
+        if cause is None or now_ns - watched.looked_ns < AGAIN_NS:
             return None
-        soon = hang is not None and now_ns - us_to_ns(hang.event_at) <= RETURN_NS
-        alike = hang is not None and (hang.communicator is None) == (found.communicator is None)
-        # Who took over from another process knows of no attempt, and opens no hang a second time.
-        again = (soon and watched.attempt == job.attempt) or (
-            hang is not None and hang.hang_id == found.hang_id
-        )
-        if hang is not None and alike and (known is not None or again):
-            return followed(hang, found)
-        watched.attempt = job.attempt
-        return found
+        watched.looked_ns = now_ns
+        return _follow(watched, unrecorded_hang_of(self._cluster, job, cause, now_ns), now_ns)
 
     def _slow(self, job: JobState, now_ns: int) -> Hang | None:
         """Return what is to be told of a job that goes on more slowly than it ever did."""
@@ -377,6 +389,21 @@ class HangWatch:
                 )  # fmt: skip
                 return hang_of(self._cluster, job, told, now_ns)
         return None
+
+
+def _follow(watched: _Watched, found: Hang, now_ns: int) -> Hang | None:
+    """Return the next transition of the job's hang, or the first of another one."""
+    job, hang, known = watched.job, watched.hang, watched.open_hang
+    soon = hang is not None and now_ns - us_to_ns(hang.event_at) <= RETURN_NS
+    alike = hang is not None and (hang.communicator is None) == (found.communicator is None)
+    # Who took over from another process knows of no attempt, and opens no hang a second time.
+    again = (soon and watched.attempt == job.attempt) or (
+        hang is not None and hang.hang_id == found.hang_id
+    )
+    if hang is not None and alike and (known is not None or again):
+        return followed(hang, found)
+    watched.attempt = job.attempt
+    return found
 
 
 def _without_stale_waits(
@@ -427,8 +454,8 @@ def _believed_size(job: JobState) -> int | None:
     return None if size is None or size > believed else size
 
 
-def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int) -> str | None:
-    """Return why a hang is over; None: it is not, or that is not known yet."""
+def _why_not_watched(watched: _Watched, hang: Hang, now_ns: int) -> str | None:
+    """Return why nothing more is known of a hang; None: it still is."""
     job = watched.job
     if watched.aside_ns > now_ns:
         return "more is told of it than there is room for, so it is not watched"
@@ -436,6 +463,22 @@ def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int
         return "nothing is heard of the job any more"
     if watched.attempt not in {None, job.attempt}:
         return "the job was started anew"
+    return None
+
+
+def _why_not_still(job: JobState, hang: Hang) -> str | None:
+    """Return why a job of which nothing wrong is seen stands still no longer; None: it may."""
+    if job.ranks and all(state.ended for state in job.ranks.values()):
+        return "its ranks have ended"
+    moves = job.stillness.moved_ns > us_to_ns(hang.event_at)
+    return "bytes move between its ranks again" if moves else None
+
+
+def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int) -> str | None:
+    """Return why a hang is over; None: it is not, or that is not known yet."""
+    job = watched.job
+    if (why := _why_not_watched(watched, hang, now_ns)) is not None:
+        return why
     if hang.communicator is None:
         return _why_not_slow(job, overdue)
     # A process that starts again has read nothing of the job yet.

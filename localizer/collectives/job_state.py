@@ -18,6 +18,7 @@ from localizer.collectives.rank_state import ENDED, SILENT_NS, RankState, snapsh
 from localizer.collectives.slow_readers import SlowReaders
 from localizer.collectives.sockets import SocketState
 from localizer.collectives.sole_work import sole_work
+from localizer.collectives.stillness import Stillness
 from localizer.collectives.stragglers import Stragglers
 from localizer.collectives.usual_waits import (
     LEAST_WAITS,
@@ -131,6 +132,8 @@ class JobState:
         Whose sockets have bytes that nobody reads.
     restarted_ns
         When a rank was last seen to have been started anew.
+    stillness
+        Of a job that records no operations: when bytes moved between its ranks.
     """
 
     task_id: str
@@ -151,6 +154,7 @@ class JobState:
     stragglers: Stragglers = field(default_factory=Stragglers)
     readers: SlowReaders = field(default_factory=SlowReaders)
     restarted_ns: int = 0
+    stillness: Stillness = field(default_factory=Stillness)
     # By rank, its last newest operations, and up to when each was seen not to be over (µs).
     _held_up: dict[int, dict[int, int]] = field(default_factory=dict)
     _compared_ns: int = 0
@@ -430,6 +434,11 @@ class JobState:
     def halted(self) -> bool:
         """Whether the kernel says of some process that it is stopped, or no more."""
         return any(state.halted for state in self.ranks.values())
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether no rank's recorder was ever read, as where there is none."""
+        return all(state.batch.recorded_at is None for state in self.ranks.values())
 
     @property
     def cold(self) -> bool:

@@ -42,6 +42,8 @@ class RankState:
         When the first and the latest of its attempt reached the broker.
     operations
         What it launched.
+    state_ns
+        When its process was first seen to do what it does now.
     """
 
     batch: CollectiveBatch
@@ -49,6 +51,7 @@ class RankState:
     first_ns: int
     arrived_ns: int
     operations: RankOperations = field(default_factory=RankOperations)
+    state_ns: int = 0
     _cpu: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=CPU_READINGS))
 
     @property
@@ -104,6 +107,8 @@ class RankState:
         self, batch: CollectiveBatch, operations: OperationColumns, arrived_ns: int, keep: int
     ) -> Waits:
         """Apply a batch and its operations; see `RankOperations.apply`."""
+        if not self.state_ns or batch.process_state is not self.process_state:
+            self.state_ns = arrived_ns
         self.batch, self.arrived_ns = batch, arrived_ns
         if batch.cpu_ns is not None:
             self._cpu.append((batch.taken_at, batch.cpu_ns))

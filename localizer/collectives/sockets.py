@@ -6,7 +6,7 @@ has the latter, a cable that is cut the former.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -139,6 +139,16 @@ def stuck_flows(states: Mapping[int, SocketState], ranks: Iterable[int]) -> list
                 place = f"{socket.peer_address}:{socket.peer_port}"
                 found.append(Stuck(rank, peer, socket.unacked_bytes, stalled_ns, repeats, place))
     return sorted(found, key=lambda s: (-s.stalled_ns, _place_of(s)))
+
+
+def pairs_of(states: Mapping[int, SocketState]) -> Iterator[tuple[int, int, Ends]]:
+    """Yield rank, peer and ends of each socket whose other end is a rank's, too."""
+    owners = _owners(states)
+    for rank, state in states.items():
+        for socket in state.batch.sockets:
+            peer = _peer(socket, owners, state.batch.host_id)
+            if peer is not None:
+                yield rank, peer, ends_of(socket)
 
 
 def queued_flows(states: Mapping[int, SocketState]) -> list[Stuck]:

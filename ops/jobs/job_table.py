@@ -101,6 +101,9 @@ def _lines(found: JobNow, now_ms: int) -> Iterator[str]:
     if not job.ranks:
         yield "nothing was heard of its ranks lately: no collector reads them, or it has ended"
         return
+    if job.unrecorded:
+        reasons = sorted({s.batch.missing_reason or "none was read" for s in job.ranks.values()})
+        yield f"its ranks record no operations ({reasons[0]}): only processes and sockets tell"
     yield ""
     yield from _table(found, now_ms)
 

@@ -278,7 +278,8 @@ KINDS: Final[dict[str, FaultKind]] = {
         ),
         FaultKind(
             name="rank-desync", layer=Layer.JOB, target=RANK, labs=(NETNS_LAB,), params=(HOW,),
-            doc="A rank reduces other gradients than its peers; healing restarts the job.",
+            doc="A rank reduces other gradients than its peers (not with JAX); healing restarts "
+            "the job.",
             example="rank-desync 3 --how order",
         ),
         FaultKind(

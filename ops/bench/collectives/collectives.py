@@ -3,7 +3,8 @@
 Eight ranks train over gloo. `live` is the whole way: agents and collector, topics, worker, hang
 watcher and localizer, to one fault. `dumps` lets `job diagnose` judge the dumps of the ranks alone,
 again and again. The other parts are modules of their own. These two and `iteration` need root and a
-Python that has PyTorch (`make training`), `peers` needs PyTorch alone; a part that lacks what
+Python that has PyTorch (`make training`), `peers` needs PyTorch alone, `unrecorded` root and a
+Python that has JAX (`make training-jax`); a part that lacks what
 it needs says so and measures nothing (`needed.py`).
 """
 
@@ -16,14 +17,14 @@ from pathlib import Path
 from typing import Final
 
 from ops.bench.agent import collector
-from ops.bench.collectives import analysis, arena, iteration, kills, peers, records
+from ops.bench.collectives import analysis, arena, iteration, kills, peers, records, unrecorded
 from ops.bench.collectives.causes import CAUSES, Cause, Outcome, judged, place
 from ops.bench.collectives.kept import Keeper
 from ops.bench.collectives.listeners import Dumps, Faults, Listener, text
 from ops.bench.collectives.needed import lacks_job
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.lab.fault_kinds import NETNS_LAB
-from ops.lab.frameworks import job_python
+from ops.lab.frameworks import JAX, TORCH, Framework, job_python
 from ops.lab.kind import SUITE_SHAPE
 from ops.lab.lab import Lab, LabConfig
 from ops.lab.ranks import JobConfig
@@ -65,6 +66,9 @@ NOTES: Final = (
     "Peers: the dumps of real gloo jobs in tests/data/collectives, one fault each, with which "
     "`job diagnose` was written. PyTorch's analyzer ends at dumps of gloo, and gets copies in "
     "NCCL's form as well; it tells a missing dump and a mismatch apart, and has no other class.",
+    "Unrecorded: eight ranks of JAX, which records no operations, in the place of PyTorch's, and "
+    "the causes that such a job can have. What nobody can tell without a recorder is to be said of "
+    "nobody: a rank that launches nothing as undecided after a minute, a slow one not at all.",
     "Healthy stretches hold a checkpoint that all wait for and a pause for evaluation each.",
 )
 # A task id of its own: a collector sees all jobs of a machine.
@@ -104,14 +108,14 @@ class CauseBench:
         self._listener = listener
         self._check = check
 
-    def run(self, cause: Cause, number: int, turn: int) -> Outcome:
+    def run(self, cause: Cause, number: int, turn: int, timeout_s: float = TIMEOUT_S) -> Outcome:
         """Put a cause in, hear, heal, and wait until the job trains again."""
         self.wait_calm()
         here = place(cause, number, turn, self._lab.shape)
         self._listener.forget()
         begin, begin_ns = time.monotonic(), time.time_ns()
         self._lab.fault(cause.kind, here.target, **cause.params)
-        heard = self._until(lambda: bool(self._listener.hear()), TIMEOUT_S)
+        heard = self._until(lambda: bool(self._listener.hear()), timeout_s)
         delay_s = time.monotonic() - begin if heard else None
         self._until(lambda: False, SETTLE_S)
         said = self._listener.hear()
@@ -164,9 +168,9 @@ class CauseBench:
 
 
 @contextmanager
-def live_bench(say: Say, keep: Path | None) -> Iterator[CauseBench]:
+def live_bench(say: Say, keep: Path | None, framework: Framework = TORCH) -> Iterator[CauseBench]:
     """Give a lab with a job and agents, and the whole pipeline; `keep` its topics in a folder."""
-    job = JobConfig(python=job_python(None), **JOB)
+    job = JobConfig(python=job_python(None, framework), framework=framework, **JOB)
     with (
         pipeline(None, say, processes=(WORKER, SKELETON, LOCALIZER, HANGS)) as started,
         Watch(started.settings, (topics.FAULT_EVENT,)) as watch,
@@ -192,7 +196,7 @@ def live_bench(say: Say, keep: Path | None) -> Iterator[CauseBench]:
 def dumps_bench(say: Say, keep: Path | None) -> Iterator[CauseBench]:
     """Give a lab with a job whose dumps are read, without agents or pipeline: nothing to keep."""
     del keep
-    job = JobConfig(python=job_python(None), **JOB)
+    job = JobConfig(python=job_python(None), framework=TORCH, **JOB)
     with pipeline(None, say, processes=()) as started:
         config = LabConfig(
             settings=started.settings, kind=NETNS_LAB, name="collectives", shape=SHAPE,
@@ -273,6 +277,7 @@ PARTS: Final[Parts] = {
     "collector": collector.measure,
     "iteration": iteration.measure,
     "peers": peers.measure,
+    "unrecorded": partial(unrecorded.measure, partial(live_bench, framework=JAX)),
 }
 # One run of the arena, with its six healthy hours, took half an hour beside other busy processes.
 DEFAULT_RUNS: Final[Mapping[str, int]] = {
@@ -283,8 +288,9 @@ DEFAULT_RUNS: Final[Mapping[str, int]] = {
     # Pairs: noise of a few percent needs many.
     "iteration": 30,
     "peers": 1,
+    "unrecorded": 1,
 }
 SOME: Final = tuple(cause.name for cause in CAUSES)
 """What `--causes` chooses from."""
-SOME_OF: Final = ("live", "dumps")
+SOME_OF: Final = ("live", "dumps", "unrecorded")
 """Parts that can measure some causes only, and keep their topics."""

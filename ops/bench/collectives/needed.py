@@ -1,4 +1,4 @@
-"""What a part of the bench needs of a machine beside the project: PyTorch, or a whole real job.
+"""What a part of the bench needs of a machine beside the project: PyTorch, JAX, a whole real job.
 
 `make bench-collectives` goes on with the other parts where it is not there.
 """
@@ -6,14 +6,14 @@
 from ops.bench.rig.report import Say
 from ops.lab.errors import LabUsageError
 from ops.lab.fault_kinds import NETNS_LAB
-from ops.lab.frameworks import job_python
+from ops.lab.frameworks import TORCH, Framework, job_python
 from ops.lab.kind import LAB_KINDS
 
 
-def no_torch() -> str | None:
-    """Return why no Python here has PyTorch; None if one has it."""
+def no_framework(framework: Framework = TORCH) -> str | None:
+    """Return why no Python here has a framework; None if one has it."""
     try:
-        job_python(None)
+        job_python(None, framework)
     except LabUsageError as error:
         return str(error)
     return None
@@ -21,15 +21,16 @@ def no_torch() -> str | None:
 
 def lacks_torch(say: Say) -> bool:
     """Return whether there is no PyTorch here, and say so."""
-    return _told(no_torch(), "no PyTorch here", say)
+    return _told(no_framework(), "no PyTorch here", say)
 
 
-def lacks_job(say: Say) -> bool:
+def lacks_job(say: Say, framework: Framework = TORCH) -> bool:
     """Return whether no real job can train in a lab of namespaces, and say why.
 
-    It needs root, what a lab of namespaces needs of the kernel, and PyTorch.
+    It needs root, what a lab of namespaces needs of the kernel, and the framework.
     """
-    return _told(LAB_KINDS[NETNS_LAB].missing() or no_torch(), "no real job here", say)
+    lacking = LAB_KINDS[NETNS_LAB].missing() or no_framework(framework)
+    return _told(lacking, "no real job here", say)
 
 
 def _told(lacking: str | None, what: str, say: Say) -> bool:

@@ -6,8 +6,8 @@ from pathlib import Path
 from localizer.collectives.hang_watch import HangWatch
 from ops.jobs.job_table import as_document, as_text
 from ops.view.job_ranks import JobNow
-from schemas.units import MS_NS
-from tests.collective_batches import CLUSTER, TASK, Job, arrivals, seconds
+from schemas.units import MS_NS, SECOND_NS
+from tests.collective_batches import CLUSTER, TASK, Job, arrivals, bare_batch, seconds
 
 
 def hung(folder: Path) -> tuple[JobNow, int]:
@@ -34,6 +34,7 @@ def test_the_text_marks_the_culprit_and_says_who_waits(tmp_path: Path) -> None:
     assert table[0].split() == ["rank", "process", "default_pg", "dp", "tp"]
     assert "waits" not in table[2]
     assert all("waits" in table[place] for place in (1, 3, 4))
+    assert not any("no operations" in line for line in lines)
 
 
 def test_the_document_has_all(tmp_path: Path) -> None:
@@ -54,6 +55,13 @@ def test_a_job_that_nobody_heard_of_is_said_to_be_one() -> None:
     lines = list(as_text(JobNow.of("job9"), 0))
     assert lines[1] == "no hang is known"
     assert "nothing was heard" in lines[2]
+
+
+def test_of_a_job_that_records_nothing_that_is_said() -> None:
+    """Why, and what is left; not of a job whose dumps are read."""
+    found = JobNow.of(TASK)
+    found.apply(bare_batch(TASK, 0), SECOND_NS)
+    assert any("record no operations (no dump)" in line for line in as_text(found, 1_000))
 
 
 def test_texts_from_records_cannot_steer_a_terminal(tmp_path: Path) -> None:

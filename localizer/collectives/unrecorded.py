@@ -1,0 +1,188 @@
+"""Why a job stands still whose ranks record no operations, as those of JAX do.
+
+There is no graph of who waits for whom. What the kernel says of processes and connections tells a
+process that is stopped or gone, and bytes that nobody acknowledges. That all stand still and none
+of this is seen is told late, and of nobody: a rank that does not launch what the others wait for
+looks as they do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from localizer.collectives.diagnosis import LOOK_AT_PROCESS
+from localizer.collectives.hang_causes import (
+    LOOK_AT_NETWORK,
+    LOOK_AT_STOPPED,
+    SHOWN_FLOWS,
+    SHOWN_RANKS,
+    Cause,
+    flow_text,
+    process_text,
+)
+from localizer.collectives.job_state import RESTART_NS, JobState
+from localizer.collectives.rank_state import SILENT_NS, RankState
+from localizer.collectives.sockets import common_ranks, stuck_flows
+from localizer.collectives.usual_waits import READ_TWICE_US, patience
+from schemas.enums import Certainty, HangClass, ProcessState
+from schemas.units import SECOND_NS, US_NS, us_to_ns
+
+# What two readings of each rank show, as where operations are recorded.
+READ_TWICE_NS: Final = us_to_ns(READ_TWICE_US)
+# How long the program lets an operation wait is not known.
+PATIENCE_NS: Final = us_to_ns(patience(None))
+NOT_RECORDED: Final = "but: its ranks record no operations: who waits for whom is not known"
+LOOK_AT_STACKS: Final = (
+    "py-spy dump --pid PID of each rank: which of them is elsewhere than the others?",
+    "of PyTorch: have the Flight Recorder write dumps (torch_dump.py); JAX has none",
+)
+
+
+def unrecorded_cause(job: JobState, now_ns: int) -> Cause | None:
+    """Return why a job stands still; None: it does not, or not yet for long enough.
+
+    Parameters
+    ----------
+    now_ns
+        Event time.
+    """
+    alive = [s for s in job.ranks.values() if not s.ended]
+    if not alive or any(s.arrived_ns < job.restarted_ns for s in alive):
+        return None
+    found = (
+        _stopped(alive, job, now_ns)
+        or _ended(alive, job, now_ns)
+        or _network(job, now_ns)
+        or _still(alive, job, now_ns)
+    )
+    if found is None:
+        return None
+    doubts = [NOT_RECORDED]
+    if (mixed := job.mixed(now_ns)) is not None:
+        doubts.append(f"but: {mixed}")
+        less = Certainty.LIKELY if found.certainty is Certainty.SURE else Certainty.UNDECIDED
+        found = replace(found, certainty=less)
+    return replace(found, evidence=(*found.evidence, *doubts))
+
+
+def _stopped(alive: Sequence[RankState], job: JobState, now_ns: int) -> Cause | None:
+    """Return whose process the kernel called stopped in two readings."""
+    ranks = [
+        s.rank
+        for s in alive
+        if s.process_state is ProcessState.STOPPED
+        and now_ns - s.state_ns >= READ_TWICE_NS
+        and s.arrived_ns > s.state_ns
+    ]
+    if not ranks:
+        return None
+    evidence = []
+    for rank in sorted(ranks)[:SHOWN_RANKS]:
+        sockets = job.sockets.get(rank)
+        unread = 0 if sockets is None else sockets.unread_bytes()
+        text = f"{process_text(job.ranks[rank])} is stopped (state T)"
+        evidence.append(f"{text}; {unread:,} bytes lie there unread" if unread else text)
+    since_ns = min(job.ranks[rank].state_ns for rank in ranks)
+    return _cause(
+        (HangClass.PROCESS_STOPPED, Certainty.SURE), ranks, evidence, LOOK_AT_STOPPED,
+        now_ns - since_ns,
+    )  # fmt: skip
+
+
+def _ended(alive: Sequence[RankState], job: JobState, now_ns: int) -> Cause | None:
+    """Return whose process is no more, while the others are there and do nothing.
+
+    Processes of a job that is over end one after another. Where those that are left are the
+    fewer, they may finish what is left to do: they have longer.
+    """
+    gone = [
+        s for s in job.ranks.values() if s.ended and us_to_ns(job.attempt - s.attempt) < RESTART_NS
+    ]
+    if not gone or now_ns - max(s.state_ns for s in gone) < READ_TWICE_NS:
+        return None
+    least_ns = READ_TWICE_NS if len(gone) < len(alive) else PATIENCE_NS
+    still_ns = _still_ns(alive, job, now_ns)
+    if still_ns is None or still_ns < least_ns:
+        return None
+    ranks = [s.rank for s in gone]
+    evidence = [
+        *(f"{process_text(s)} has ended" for s in gone[:SHOWN_RANKS]),
+        f"the others are there, do nothing, and have exchanged nothing for "
+        f"{still_ns / SECOND_NS:.0f} s",
+    ]
+    return _cause(
+        (HangClass.RANK_MISSING, Certainty.LIKELY), ranks, evidence, LOOK_AT_PROCESS[1:],
+        now_ns - min(s.state_ns for s in gone),
+    )  # fmt: skip
+
+
+def _network(job: JobState, now_ns: int) -> Cause | None:
+    """Return bytes between ranks that were sent again, and not acknowledged in two readings."""
+    fresh = {r: s for r, s in job.sockets.items() if now_ns - s.arrived_ns <= SILENT_NS}
+    flows = [
+        flow
+        for flow in stuck_flows(fresh, job.ranks)
+        if flow.repeats and flow.dst_rank is not None and flow.stalled_ns >= READ_TWICE_NS
+    ]
+    if not flows:
+        return None
+    evidence = [flow_text(flow) for flow in flows[:SHOWN_FLOWS]]
+    if len(flows) > SHOWN_FLOWS:
+        evidence.append(f"and {len(flows) - SHOWN_FLOWS} sockets more")
+    hosts = {rank: state.batch.host_id for rank, state in job.ranks.items()}
+    found = _cause(
+        (HangClass.NETWORK, Certainty.SURE), common_ranks(flows, hosts), evidence,
+        LOOK_AT_NETWORK, max(flow.stalled_ns for flow in flows),
+    )  # fmt: skip
+    return replace(found, flows=tuple(flows))
+
+
+def _still(alive: Sequence[RankState], job: JobState, now_ns: int) -> Cause | None:
+    """Say that nothing moves and nobody works, for longer than ever: of nobody.
+
+    A pause in which all take part, such as an evaluation, looks so, too: where nothing is recorded
+    nothing shorter than what one rank may let the others wait is a hang.
+    """
+    usual_us = job.stillness.usual.limit(1)
+    still_ns = _still_ns(alive, job, now_ns)
+    if usual_us is None or still_ns is None:
+        return None
+    if still_ns <= max(us_to_ns(usual_us), PATIENCE_NS):
+        return None
+    longest_s = job.stillness.usual.longest * US_NS / SECOND_NS
+    evidence = [
+        f"no byte has moved between its ranks for {still_ns / SECOND_NS:.0f} s, before never for "
+        f"more than {longest_s:.0f} s; none of them is stopped, none has ended, none works"
+    ]
+    return _cause(
+        (HangClass.UNDECIDED, Certainty.UNDECIDED), (), evidence, LOOK_AT_STACKS, still_ns
+    )
+
+
+def _still_ns(alive: Sequence[RankState], job: JobState, now_ns: int) -> int | None:
+    """Return for how long nothing has moved between ranks that do not work; None: not known."""
+    if not job.stillness.moved_ns:
+        return None
+    until_ns = now_ns
+    for state in alive:
+        sockets = job.sockets.get(state.rank)
+        if sockets is None or not sockets.known or state.is_busy():
+            return None
+        if now_ns - min(sockets.arrived_ns, state.arrived_ns) > SILENT_NS:
+            return None
+        until_ns = min(until_ns, sockets.arrived_ns)
+    return max(0, until_ns - job.stillness.moved_ns)
+
+
+def _cause(
+    what: tuple[HangClass, Certainty],
+    ranks: Sequence[int],
+    evidence: Sequence[str],
+    next_steps: Sequence[str],
+    lasts_ns: int,
+) -> Cause:
+    hang_class, certainty = what
+    return Cause(
+        hang_class=hang_class, certainty=certainty, ranks=tuple(sorted(ranks)),
+        evidence=tuple(evidence), next_steps=tuple(next_steps), lasts_ns=lasts_ns,
+    )  # fmt: skip
