@@ -6,11 +6,16 @@ they refer to, a job says again and again in the same bytes: it is decoded once.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from localizer.collectives.operation_columns import OperationColumns
+from localizer.collectives.batch_operations import (
+    BatchOperations,
+    check_references,
+    greatest_references,
+)
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.columns.arrays import Int64s
@@ -27,7 +32,8 @@ T = TypeVar("T")
 # those of ten thousand ranks take 12 MB.
 MAX_KNOWN_BYTES: Final = 16_000_000
 TABLES: Final = ("shapes", "signatures", "frames", "stacks", "reasons")
-ARRAYS: Final = ("endpoint_ids", "communicators", *TABLES)
+NAMES: Final = ("endpoint_ids", "communicators")
+ARRAYS: Final = (*NAMES, *TABLES)
 NOTHING: Final = CollectiveBatch(
     cluster="c", rank_id="j|0", task_id="j", rank=0, host_id="h", endpoint_ids=(), attempt=0,
     process_state=ProcessState.UNKNOWN, source=CollectiveSource.UNKNOWN, taken_at=0,
@@ -40,7 +46,7 @@ class RankBatch(NamedTuple):
     """A batch without its operations and what they refer to, and these operations."""
 
     batch: CollectiveBatch
-    operations: OperationColumns
+    operations: BatchOperations
 
     @property
     def cluster(self) -> str:
@@ -65,21 +71,33 @@ def without_tables(batch: CollectiveBatch) -> CollectiveBatch:
 
 def rank_batch(batch: CollectiveBatch) -> RankBatch:
     """Return a batch with its operations apart; raises BatchError if that cannot be."""
-    return RankBatch(without_tables(batch), OperationColumns.of_batch(batch))
+    return RankBatch(without_tables(batch), BatchOperations.of_batch(batch))
 
 
 class _Row(NamedTuple):
-    """A message: its plain fields, its arrays as bytes, and its operations' numbers.
+    """A message: its plain fields, its arrays as bytes, and its operations.
 
-    `arrays_end` is how many bytes behind its header the last of these arrays ends.
+    `begin` and `end` say which they are of `numbers`, `greatest` to what they refer;
+    `names_end` and `arrays_end` are how many bytes behind its header its communicators end, and
+    the last of these arrays.
     """
 
     fields: dict[str, Any]
     endpoints: bytes
     communicators: bytes
     tables: bytes
-    operations: Int64s
+    numbers: Int64s
+    begin: int
+    end: int
+    greatest: list[int]
+    names_end: int
     arrays_end: int
+
+    def operations(self, communicators: tuple[str, ...], tables: Tables) -> BatchOperations:
+        """Return its operations; raises BatchError if they refer to what is not there."""
+        # No index is negative: the topic's bounds.
+        check_references(self.greatest, communicators, tables)
+        return BatchOperations(self.numbers, self.begin, self.end, communicators, tables)
 
 
 class _Known(Generic[T]):
@@ -117,8 +135,8 @@ class BatchReader:
         self._endpoints: _Known[tuple[str, ...]] = _Known()
         self._communicators: _Known[tuple[str, ...]] = _Known()
         self._tables: _Known[Tables] = _Known()
-        # What follows the arrays in a message without operations.
-        self._rest: bytes | None = None
+        # What follows the communicators, and all arrays, in a message that holds nothing.
+        self._rests: tuple[bytes, bytes] | None = None
 
     def warm(self) -> None:
         """Compile the kernel, some seconds once after an installation, or read it from disk."""
@@ -158,8 +176,7 @@ class BatchReader:
         if endpoints is None or communicators is None or tables is None:
             return None
         try:
-            # No index is negative: the topic's bounds.
-            operations = OperationColumns.checked(row.operations, communicators, tables)
+            operations = row.operations(communicators, tables)
         except BatchError:
             return None
         return RankBatch(_batch_of(row, endpoints, communicators), operations)
@@ -168,15 +185,19 @@ class BatchReader:
         """Return the batch of a message by itself, and remember what its arrays mean.
 
         Its operations were read by the kernel; decoding them one by one as well would take most
-        of a start, at which everything is new.
+        of a start, at which everything is new. Nor is decoded what another rank has told before.
         """
         known_ns = None if arrival_ns == NO_ARRIVAL else arrival_ns
+        tables = self._tables.get(writer, row.tables)
         try:
             batch = self._codec.decode(
-                topics.COLLECTIVE_OP, self._without_operations(value, row), arrival_ns=known_ns
+                topics.COLLECTIVE_OP,
+                self._shortened(value, row, names_only=tables is not None),
+                arrival_ns=known_ns,
             )
-            tables = tables_of(batch)
-            operations = OperationColumns.checked(row.operations, batch.communicators, tables)
+            if tables is None:
+                tables = tables_of(batch)
+            operations = row.operations(batch.communicators, tables)
         except (DecodeError, BatchError):
             return None
         self._endpoints.put(writer, row.endpoints, batch.endpoint_ids)
@@ -184,32 +205,41 @@ class BatchReader:
         self._tables.put(writer, row.tables, tables)
         return RankBatch(_batch_of(row, batch.endpoint_ids, batch.communicators), operations)
 
-    def _without_operations(self, value: bytes, row: _Row) -> bytes:
-        """Return a message as it would be without its operations and what follows them."""
+    def _shortened(self, value: bytes, row: _Row, *, names_only: bool) -> bytes:
+        """Return a message as it would be without its operations and what follows them.
+
+        `names_only`: nor what else they refer to than communicators.
+        """
         if self._codec.payload(topics.COLLECTIVE_OP, value) is None:
             # Of another version, whose fields may stand in another order.
             return value
-        if self._rest is None:
+        if self._rests is None:
             nothing = self._codec.encode(topics.COLLECTIVE_OP, NOTHING)
             (block,) = self._reader.columns([nothing], np.full(1, NO_ARRIVAL, np.int64))
-            self._rest = nothing[header_bytes(nothing) + int(_arrays_ends(block)[0]) :]
-        return value[: header_bytes(value) + row.arrays_end] + self._rest
+            begin = header_bytes(nothing)
+            names_end, arrays_end = (
+                int(_arrays_ends(block, names)[0]) for names in (NAMES, ARRAYS)
+            )
+            self._rests = nothing[begin + names_end :], nothing[begin + arrays_end :]
+        end = row.names_end if names_only else row.arrays_end
+        return value[: header_bytes(value) + end] + self._rests[0 if names_only else 1]
 
     def _rows(self, block: RecordColumns) -> Iterator[_Row]:
         """Yield the messages of a block that were read."""
         ends = block.item_ends.tolist()
-        for fields, begin, end, endpoints, communicators, tables, arrays_end in zip(
+        yield from map(
+            _Row,
             self._reader.rows(block),
-            [0, *ends[:-1]],
-            ends,
             _bytes_of(block, ("endpoint_ids",)),
             _bytes_of(block, ("communicators",)),
             _bytes_of(block, TABLES),
-            _arrays_ends(block).tolist(),
-            strict=True,
-        ):
-            operations = block.items[:, begin:end]
-            yield _Row(fields, endpoints, communicators, tables, operations, arrays_end)
+            repeat(block.items),
+            [0, *ends[:-1]],
+            ends,
+            greatest_references(block.items, block.item_ends).tolist(),
+            _arrays_ends(block, NAMES).tolist(),
+            _arrays_ends(block, ARRAYS).tolist(),
+        )
 
 
 def _batch_of(
@@ -222,20 +252,28 @@ def _batch_of(
     )  # fmt: skip
 
 
-def _arrays_ends(block: RecordColumns) -> Int64s:
-    """Return how many bytes behind its header the last array of each record ends."""
-    ends = [begins + sizes for begins, sizes in (block.arrays(name) for name in ARRAYS)]
+def _arrays_ends(block: RecordColumns, names: Sequence[str]) -> Int64s:
+    """Return how many bytes behind its header the last of some arrays of each record ends."""
+    ends = [begins + sizes for begins, sizes in map(block.arrays, names)]
     found: Int64s = np.max(ends, axis=0) - block.starts
     return found
 
 
 def _bytes_of(block: RecordColumns, names: Sequence[str]) -> list[bytes]:
     """Return the bytes of some arrays of each record, those of one behind the other's."""
-    found = [b""] * len(block.item_ends)
-    for name in names:
-        begins, sizes = block.arrays(name)
-        for place, (begin, end) in enumerate(
-            zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
-        ):
-            found[place] += block.data[begin:end]
-    return found
+    parts = []
+    begins, sizes = block.arrays(names[0])
+    ends = begins + sizes
+    for name in names[1:]:
+        later, sizes = block.arrays(name)
+        if (later != ends).any():
+            parts.append(_slices(block.data, begins, ends))
+            begins = later
+        # As a rule one follows the other.
+        ends = later + sizes
+    parts.append(_slices(block.data, begins, ends))
+    return parts[0] if len(parts) == 1 else [b"".join(each) for each in zip(*parts, strict=True)]
+
+
+def _slices(data: bytes, begins: Int64s, ends: Int64s) -> list[bytes]:
+    return [data[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]

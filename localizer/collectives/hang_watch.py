@@ -194,10 +194,10 @@ class HangWatch:
         match record:
             case RankBatch():
                 self._fed += RANK_WEIGHT + len(record.operations)
-                for table in record.operations.tables[:1]:
-                    if id(table) not in self._counted:
-                        self._counted.add(id(table))
-                        self._fed += table.entries
+                table = record.operations.tables
+                if len(record.operations) and id(table) not in self._counted:
+                    self._counted.add(id(table))
+                    self._fed += table.entries
             case CollectiveBatch():
                 self._fed += RANK_WEIGHT + len(record.operations)
                 self._fed += len(record.signatures) + len(record.frames) + len(record.shapes)

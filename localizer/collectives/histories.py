@@ -7,11 +7,12 @@ is asked of most.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import overload
 
 import numpy as np
 
-from localizer.collectives.operation_columns import ROW, OperationColumns
+from localizer.collectives.operation_columns import ROW, TABLE, OperationColumns
 from localizer.collectives.operation_fold import choose
 from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.interpreter import NULL
@@ -111,13 +112,16 @@ def histories_of(ranks: Sequence[OperationColumns]) -> list[History]:
     numbers[ROW["communicator"]] = own
     whose = (keys // most).tolist()
     names = [ranks[r].communicators[c] for r, c in zip(whose, (keys % most).tolist(), strict=True)]
+    # And so are their tables.
+    counts = np.array([len(rank.tables) for rank in ranks])
+    numbers[TABLE] += np.repeat(np.cumsum(counts) - counts, sizes)
     everything = OperationColumns(
-        numbers, np.concatenate([rank.tables for rank in ranks]), names
+        numbers, list(chain.from_iterable(rank.tables for rank in ranks)), names
     )  # fmt: skip
     transfers = numbers[ROW["is_p2p"]] != 0
     wanted = transfers.copy()
     nothing = np.zeros(len(owner), np.bool_)
-    choose(numbers, nothing, 1, np.zeros(len(keys), np.int64), wanted)
+    choose(numbers, nothing, len(owner), 1, np.zeros(len(keys), np.int64), wanted)
     records = everything.take(wanted).records()
     for rank, at, record in zip(_of(owner, wanted), _of(place, wanted), records, strict=True):
         found[rank].made[at] = record

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
+from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.batch_reader import RankBatch, rank_batch
 from localizer.collectives.groups import WORLD, line_up
-from localizer.collectives.operation_columns import OperationColumns
-from localizer.collectives.operation_fold import summarise
+from localizer.collectives.operation_fold import WAIT, WAIT_US, summarise
 from localizer.collectives.pace import Pace
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_operations import Waits
@@ -28,7 +28,7 @@ from localizer.collectives.usual_waits import (
     limit_of,
     patience,
 )
-from schemas.columns.records import numbers_or_none
+from schemas.columns.interpreter import NULL
 from schemas.enums import CommunicatorRole
 from schemas.records import (
     CollectiveBatch,
@@ -191,13 +191,9 @@ class JobState:
             self.restarted_ns = arrived_ns
         if state is None or state.batch.recorded_at is None:
             return
-        if not state.operations.pending:
-            return
-        number = state.operations.newest
-        last = state.operations.launch(number)
-        if last is not None and not last.ended:
+        if state.operations.newest_waits:
             held = self._held_up.setdefault(rank, {})
-            held[number] = state.batch.recorded_at
+            held[state.operations.newest] = state.batch.recorded_at
             if len(held) > HELD_UP:
                 del held[next(iter(held))]
 
@@ -250,7 +246,7 @@ class JobState:
         self._held_up.clear()
 
     def apply_batch(
-        self, batch: CollectiveBatch, operations: OperationColumns, arrived_ns: int
+        self, batch: CollectiveBatch, operations: BatchOperations, arrived_ns: int
     ) -> None:
         """Apply what a rank launched; a rank that was started anew has done nothing before.
 
@@ -288,25 +284,25 @@ class JobState:
 
     def _observe(self, waits: Waits, arrived_ns: int) -> None:
         """Learn from waits that ended what is usual."""
-        if not len(waits.waited):
+        if not len(waits):
             return
-        rows, names = waits.operations.numbers, waits.operations.communicators
-        alone: Iterable[int] = range(len(waits.waited))
+        names = waits.communicators
+        alone = waits.numbers
         # While it hangs one by one, since each changes what is usual, which the next is held to.
         if not self.hung:
             counts, longest = np.zeros((2, len(names)), np.int64)
-            any_longer = summarise(rows, waits.waited, READ_TWICE_US, counts, longest)
+            any_longer = summarise(waits.numbers, READ_TWICE_US, counts, longest)
             for name, count, most in zip(names, counts.tolist(), longest.tolist(), strict=True):
                 if count:
                     self._learn(name, most, count)
-            alone = np.flatnonzero(waits.waited > READ_TWICE_US).tolist() if any_longer else ()
-        for place in alone:
-            one = waits.operations.take(np.array([place]))
-            self._observe_one(one, int(waits.waited[place]), arrived_ns)
+            if not any_longer:
+                return
+            alone = alone[:, alone[WAIT_US - WAIT] > READ_TWICE_US]
+        for _, code, timeout_ms, waited in alone.T.tolist():
+            timeout = None if timeout_ms == NULL else timeout_ms
+            self._observe_one(names[code], timeout, waited, arrived_ns)
 
-    def _observe_one(self, operation: OperationColumns, waited: int, arrived_ns: int) -> None:
-        name = operation.communicators[operation.column("communicator")[0]]
-        (timeout_ms,) = numbers_or_none(operation.column("timeout_ms"))
+    def _observe_one(self, name: str, timeout_ms: int | None, waited: int, arrived_ns: int) -> None:
         # Longer than until it is given up: the host's clock was set in between.
         possible = waited <= given_up(timeout_ms)
         possible &= waited <= READ_TWICE_US or not self._was_hung(arrived_ns, waited)

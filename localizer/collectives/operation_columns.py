@@ -10,28 +10,26 @@ from itertools import chain, islice
 from typing import Any, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.interpreter import NULL
 from schemas.columns.records import numbers_or_none
 from schemas.enums import CollectiveState
 from schemas.records import BatchOperation, CollectiveBatch, CollectiveOp
-from schemas.records.batches import BatchError, Signature, Tables, tables_of
+from schemas.records.batches import Signature, Tables, tables_of
 
 _NAMES: Final = tuple(each.name for each in fields(BatchOperation))
 ROW: Final = {name: row for row, name in enumerate(_NAMES)}
+# Beside the fields of an operation: to which of the tables its indices refer.
+TABLE: Final = len(_NAMES)
+ROWS: Final = TABLE + 1
 _NULLABLE: Final = {each.name for each in fields(BatchOperation) if each.default is None}
 _STATES: Final = tuple(CollectiveState)
 _CODES: Final = {state: code for code, state in enumerate(_STATES)}
-# An index of a batch has sixteen bits.
-INDEX_BITS: Final = 16
 # As kernels read the byte of a boolean.
 _BOOLEANS: Final = {None: NULL, False: 0, True: -1}
 # What `state` is of one that has ended.
 COMPLETED: Final = _CODES[CollectiveState.COMPLETED]
-_REFERENCES: Final = [ROW[n] for n in ("communicator", "signature", "stack", "missing_reason")]
-_REFERRED: Final = ("communicators", "signatures", "stacks", "reasons")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,53 +38,32 @@ class OperationColumns:
 
     Attributes
     ----------
-    numbers : (17, n) int64
+    numbers : (18, n) int64
         Fields of `BatchOperation` in their order: `NULL` for null, states and booleans as
-        `schemas.columns.records` reads them.
-    tables : (n,) object
-        The `Tables` to which signature, stack and reason of each operation refer.
+        `schemas.columns.records` reads them. Then which of the tables each operation refers to.
+    tables
+        To what their signatures, stacks and reasons refer.
     communicators
         Their names, by index.
     """
 
     numbers: Int64s
-    tables: NDArray[np.object_]
+    tables: Sequence[Tables]
     communicators: Sequence[str]
 
     def __len__(self) -> int:
-        return len(self.tables)
-
-    @classmethod
-    def checked(cls, numbers: Int64s, communicators: Sequence[str], tables: Tables) -> Self:
-        """Return the operations of a batch, none of whose indices is negative.
-
-        Raises
-        ------
-        BatchError
-            If one refers to what the batch does not hold.
-        """
-        count = numbers.shape[1]
-        if count:
-            sizes = map(len, (communicators, tables.signatures, tables.stacks, tables.reasons))
-            greatest = numbers[_REFERENCES].max(axis=1).tolist()
-            for what, most, size in zip(_REFERRED, greatest, sizes, strict=True):
-                if most >= size:
-                    raise BatchError(f"an index beyond the {size} {what} of the batch")
-        held = np.empty(count, np.object_)
-        held.fill(tables)
-        return cls(np.ascontiguousarray(numbers), held, communicators)
+        count: int = self.numbers.shape[1]
+        return count
 
     @classmethod
     def of_batch(cls, batch: CollectiveBatch) -> Self:
-        """Return the operations of a batch; raises BatchError as `checked`."""
+        """Return the operations of a batch, whose indices are taken as they are."""
         rows = [
             [_number(getattr(each, name)) for each in batch.operations] for name in _NAMES
         ]  # fmt: skip
-        numbers = np.array(rows, np.int64).reshape(len(_NAMES), len(batch.operations))
-        references = numbers[_REFERENCES]
-        if ((references < 0) & (references != NULL)).any():
-            raise BatchError("an index of an operation is negative")
-        return cls.checked(numbers, batch.communicators, tables_of(batch))
+        rows.append([0] * len(batch.operations))
+        numbers = np.array(rows, np.int64).reshape(ROWS, len(batch.operations))
+        return cls(numbers, (tables_of(batch),), batch.communicators)
 
     @classmethod
     def of_records(cls, operations: Iterable[CollectiveOp]) -> Self:
@@ -107,10 +84,10 @@ class OperationColumns:
             }
             if (reason := o.missing_reason) is not None:
                 what["missing_reason"] = reasons.setdefault(reason, len(reasons))
-            rows.append([_number(what[name]) for name in _NAMES])
-        numbers = np.array(rows, np.int64).reshape(len(rows), len(_NAMES)).T
+            rows.append([*(_number(what[name]) for name in _NAMES), 0])
+        numbers = np.array(rows, np.int64).reshape(len(rows), ROWS).T
         tables = Tables(tuple(signatures), tuple(stacks), tuple(reasons))
-        return cls.checked(numbers, tuple(communicators), tables)
+        return cls(np.ascontiguousarray(numbers), (tables,), tuple(communicators))
 
     def column(self, name: str) -> Int64s:
         """Return a field of `BatchOperation`, shape (n,)."""
@@ -128,7 +105,7 @@ class OperationColumns:
         places = np.flatnonzero(where) if where.dtype == np.bool_ else where
         # In C's order, as kernels are compiled for.
         numbers = self.numbers.take(places, axis=1)
-        return type(self)(numbers, self.tables[places], self.communicators)
+        return type(self)(numbers, self.tables, self.communicators)
 
     def with_codes(self, codes: Int64s, communicators: Sequence[str]) -> Self:
         """Return the same operations with other indices of their communicators."""
@@ -136,35 +113,23 @@ class OperationColumns:
         numbers[ROW["communicator"]] = codes
         return type(self)(numbers, self.tables, communicators)
 
-    def followed_by(self, later: Self) -> Self:
-        """Return these and others, which name communicators by the same indices."""
-        return type(self)(
-            np.concatenate([self.numbers, later.numbers], axis=1),
-            np.concatenate([self.tables, later.tables]),
-            later.communicators,
-        )
+    def with_used_tables(self) -> Self:
+        """Return the same operations, with those tables alone to which any of them refers."""
+        used, places = np.unique(self.numbers[TABLE], return_inverse=True)
+        if len(used) == len(self.tables):
+            return self
+        numbers = self.numbers.copy()
+        numbers[TABLE] = places
+        return type(self)(numbers, [self.tables[at] for at in used.tolist()], self.communicators)
 
-    def one_of_each_kind(self, places: Int64s | None = None) -> Iterable[int]:
-        """Return places at which there is each kind at least once, and few more.
-
-        `places`: of operations at these alone.
-        """
-        if places is None:
-            places = np.arange(len(self))
-        codes, signatures = self.column("communicator")[places], self.column("signature")[places]
-        kinds: list[int] = (codes << INDEX_BITS | signatures).tolist()
-        # What names a kind depends on the tables; these are few objects, and one of a batch.
-        tables = list(map(id, self.tables[places].tolist()))
-        if len(set(tables)) <= 1:
-            return dict(zip(kinds, places.tolist(), strict=True)).values()
-        named = zip(tables, kinds, strict=True)
-        return dict(zip(named, places.tolist(), strict=True)).values()
-
-    def kind(self, place: int) -> tuple[object, ...]:
-        """Return of one its communicator, what it does, and the shapes of its inputs."""
-        signature = self.tables[place].signatures[self.numbers[ROW["signature"], place]]
-        communicator = self.communicators[self.numbers[ROW["communicator"], place]]
-        return communicator, signature.operation, signature.input_sizes
+    def kinds(self) -> set[tuple[str, str, tuple[tuple[int, ...], ...]]]:
+        """Return the kinds of them: by communicator, what they do, and the shapes of inputs."""
+        found = set()
+        rows = self.numbers[[ROW["communicator"], TABLE, ROW["signature"]]]
+        for code, table, place in np.unique(rows, axis=1).T.tolist():
+            signature = self.tables[table].signatures[place]
+            found.add((self.communicators[code], signature.operation, signature.input_sizes))
+        return found
 
     def records(self) -> list[CollectiveOp]:
         """Return them as records."""
@@ -178,9 +143,13 @@ def records_of(parts: Sequence[OperationColumns]) -> list[list[CollectiveOp]]:
     numbers = np.concatenate([part.numbers for part in parts], axis=1)
     row: dict[str, list[Any]] = {
         name: numbers_or_none(values) if name in _NULLABLE else values.tolist()
-        for name, values in zip(_NAMES, numbers, strict=True)
+        for name, values in zip(_NAMES, numbers[:TABLE], strict=True)
     }
-    tables: list[Tables] = np.concatenate([part.tables for part in parts]).tolist()
+    tables = list(
+        chain.from_iterable(
+            map(part.tables.__getitem__, part.numbers[TABLE].tolist()) for part in parts
+        )
+    )
     names = chain.from_iterable(
         map(part.communicators.__getitem__, part.column("communicator").tolist()) for part in parts
     )

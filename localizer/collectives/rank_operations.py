@@ -9,36 +9,50 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.histories import History, histories_of
 from localizer.collectives.operation_columns import (
     COMPLETED,
     NO_OPERATIONS,
     ROW,
+    ROWS,
     OperationColumns,
 )
 from localizer.collectives.operation_fold import (
+    CAME,
+    CAME_NEW,
     COUNTS,
-    LOST,
+    FORGOT,
+    KIND,
+    KIND_BITS,
+    KNOWN,
+    MARKS,
+    MEASURED,
+    MOST_COLD,
+    NEW_KINDS,
     NEWEST,
+    NOTES,
     PENDING,
     REFUSED,
     REMOVED,
     TAKEN,
+    TIMED,
+    UNMEASURED,
+    WAIT,
+    WARM,
+    WARM_FROM,
+    WAS_COLD,
     choose,
-    drop_unmentioned,
     first_to_wait,
+    fold,
     has_lost_some,
-    match,
-    measure,
 )
-from schemas.columns.arrays import Bools, Int64s
+from schemas.columns.arrays import Int64s
 from schemas.columns.interpreter import NULL
 from schemas.columns.records import numbers_or_none
 from schemas.records import CollectiveOp
 from schemas.records.batches import Tables
 
-# An iteration has some hundred operations of a rank.
-MOST_COLD: Final = 1_000
 # Until a second microbatch is over nothing is called warm. Pipelines are fed with some four for
 # each of their stages, of which there are eight as a rule.
 MICROBATCHES: Final = 16
@@ -49,16 +63,30 @@ SLACK: Final = 1.25
 # many orders are known in which a rank names them. It has a few of both.
 MOST_NAMES: Final = 1_024
 MOST_ORDERS: Final = 16
+NO_NUMBERS: Final = np.zeros(0, np.int64)
 
 
 class Waits(NamedTuple):
-    """Operations that have ended, and how long each took, shape (n,), microseconds."""
+    """Operations that have ended, and how long each took.
 
-    operations: OperationColumns
-    waited: Int64s
+    Attributes
+    ----------
+    communicators
+        Their names, by index.
+    numbers : (4, n) int64
+        Record id, communicator, timeout in milliseconds or `NULL`, and how long it took in
+        microseconds.
+    """
+
+    communicators: Sequence[str]
+    numbers: Int64s
+
+    def __len__(self) -> int:
+        count: int = self.numbers.shape[1]
+        return count
 
 
-NO_WAITS: Final = Waits(NO_OPERATIONS, np.zeros(0, np.int64))
+NO_WAITS: Final = Waits((), np.zeros((NOTES - WAIT, 0), np.int64))
 
 
 class OldestWait(NamedTuple):
@@ -76,7 +104,6 @@ class OldestWait(NamedTuple):
 class Launch(NamedTuple):
     """How far an operation came; times in microseconds by the rank's clock."""
 
-    ended: bool
     launched_at: int | None
     completed_at: int | None
 
@@ -84,42 +111,51 @@ class Launch(NamedTuple):
 class RankOperations:
     """The operations of one rank in one attempt.
 
-    Attributes
-    ----------
-    pending
-        How many wait.
-    refused
-        Operations beyond the bound.
-    forgot
-        Whether some that were known are no more.
-    newest
-        Record id of the last operation that it launched.
-    warm_from
-        Record id of the first operation beyond its first iteration; None: not that far.
+    What is counted of them stands in one list, as kernels count it.
     """
 
     def __init__(self) -> None:
-        self.pending = self.refused = 0
-        self.forgot = False
-        self.newest = -1
-        self.warm_from: int | None = None
+        self._counts = [0] * COUNTS
+        self._counts[NEWEST] = self._counts[WARM_FROM] = -1
         # They name communicators by their place in `_names`.
         self._rows = NO_OPERATIONS
         self._unmeasured = np.zeros(0, np.bool_)
         self._names: list[str] = []
         self._orders: dict[tuple[str, ...], Int64s] = {}
-        self._most_pending = 0
-        # Whether its recorder says when its GPU began an operation.
-        self._timed = False
-        # Of the first iteration, in which connections are made: the kinds of its operations, how
-        # many came, how many when the newest kind came, whether it seems to be over, and whether it
-        # turned out that it was not.
-        self._kinds: set[tuple[object, ...]] = set()
-        self._came = self._came_new = 0
-        self._warm = self._was_cold = False
+        # Of the first iteration: the kinds of its operations, and numbers of what they do and of
+        # the shapes of their inputs, also by signature of the latest tables.
+        self._kinds = NO_NUMBERS
+        self._shapes: dict[tuple[object, ...], int] = {}
+        self._shapes_of: tuple[Tables | None, Int64s] = None, NO_NUMBERS
         # Made when somebody asks.
         self._oldest: OldestWait | None = None
         self._history: History | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many wait."""
+        return self._counts[PENDING]
+
+    @property
+    def refused(self) -> int:
+        """Operations beyond the bound."""
+        return self._counts[REFUSED]
+
+    @property
+    def forgot(self) -> bool:
+        """Whether some that were known are no more."""
+        return self._counts[FORGOT] > 0
+
+    @property
+    def newest(self) -> int:
+        """Record id of the last operation that it launched; -1: none."""
+        return self._counts[NEWEST]
+
+    @property
+    def warm_from(self) -> int | None:
+        """Record id of the first operation beyond its first iteration; None: not that far."""
+        number = self._counts[WARM_FROM]
+        return None if number < 0 else number
 
     def __len__(self) -> int:
         """How many are known."""
@@ -148,14 +184,13 @@ class RankOperations:
 
     def tables(self) -> dict[int, Tables]:
         """Return what they refer to, by identity: ranks share it, an operation keeps all of it."""
-        held: list[Tables] = self._rows.tables.tolist()
-        return dict(zip(map(id, held), held, strict=True))
+        return {id(tables): tables for tables in self._rows.tables}
 
     def begin_warm(self) -> None:
         """Note that the first iteration was before what is told first."""
-        self._warm, self._came = True, MOST_COLD + 1
+        self._counts[WARM], self._counts[CAME] = 1, MOST_COLD + 1
 
-    def apply(self, told: OperationColumns, keep: int, *, whole: bool) -> Waits:
+    def apply(self, told: BatchOperations, keep: int, *, whole: bool) -> Waits:
         """Apply operations; return those of which it is known since how long they took.
 
         Parameters
@@ -168,56 +203,64 @@ class RankOperations:
         whole
             Whether all that wait are told.
         """
-        if not len(told) and not (whole and self.pending):
+        count = told.end - told.begin
+        if not count and not (whole and self.pending):
             return NO_WAITS
-        numbers = told.column("record_id")
-        if (numbers[1:] < numbers[:-1]).any():
-            told = told.take(np.argsort(numbers, kind="stable"))
+        codes = self._codes_of(told.communicators) if count else NO_NUMBERS
+        tables, table = self._with_table(told)
         known = self._rows
-        removed, taken = np.zeros(len(known), np.bool_), np.zeros(len(told), np.bool_)
-        counts = np.zeros(COUNTS, np.int64)
-        counts[PENDING], counts[NEWEST] = self.pending, self.newest
-        if whole:
-            drop_unmentioned(known.numbers, told.numbers, removed, counts)
-        match(known.numbers, told.numbers, removed, taken, counts)
-        totals: list[int] = counts.tolist()
-        self.pending, self.newest = totals[PENDING], totals[NEWEST]
-        self.refused += totals[REFUSED]
-        self.forgot |= totals[LOST] > 0
-        if totals[REMOVED]:
-            self._rows, self._unmeasured = known.take(~removed), self._unmeasured[~removed]
-            self._oldest = self._history = None
-        if totals[TAKEN]:
-            self._add(told if totals[TAKEN] == len(told) else told.take(taken))
-        return self._measured(keep)
-
-    def _add(self, new: OperationColumns) -> None:
-        """Add operations, of which none is known."""
-        self._oldest = self._history = None
-        self._most_pending = max(self._most_pending, self.pending)
-        self._timed = self._timed or bool((new.column("started_at") != NULL).any())
-        codes = self._codes_of(new.communicators)[new.column("communicator")]
-        new = new.with_codes(codes, self._names)
-        warm = self._are_warm(new)
-        before = self._rows
-        self._rows = before.followed_by(new)
-        self._unmeasured = np.concatenate([self._unmeasured, warm])
-        if len(before) and new.column("record_id")[0] < before.column("record_id")[-1]:
-            order = np.argsort(self._rows.column("record_id"), kind="stable")
-            self._rows, self._unmeasured = self._rows.take(order), self._unmeasured[order]
-
-    def _measured(self, keep: int) -> Waits:
-        """Return what can be measured, and keep what is to be kept."""
-        found = NO_WAITS
-        measured = np.zeros((2, len(self._rows)), np.int64)
-        at_once = max(1, self._most_pending)
-        count = measure(self._rows.numbers, self._unmeasured, at_once, self.newest, measured)
-        if count:
-            found = Waits(self._rows.take(measured[0, :count]), measured[1, :count])
+        shapes = self._shapes_in(told.tables) if self._counts[CAME] <= MOST_COLD else NO_NUMBERS
+        room = len(known) + count
+        counts = np.array(self._counts, np.int64)
+        rows = np.empty((ROWS, room), np.int64)
+        notes = np.empty((NOTES, room), np.int64)
+        marks = np.zeros((MARKS, room), np.bool_)
         # Not at each batch anew: what is kept is copied.
-        if len(self._rows) - self.pending > SLACK * keep * min(len(self._names), MOST_NAMES):
-            self.forget_finished(keep)
-        return found
+        most = SLACK * keep * min(len(self._names), MOST_NAMES)
+        in_order = fold(
+            known.numbers, self._unmeasured, told.numbers, told.begin, told.end, codes, table,
+            shapes, self._kinds, whole, keep, most, counts, rows, marks, notes,
+            np.zeros(len(self._names), np.int64),
+        )  # fmt: skip
+        if not in_order:
+            return self.apply(told.in_order(), keep, whole=whole)
+        self._counts = found = counts.tolist()
+        if found[NEW_KINDS]:
+            self._kinds = np.concatenate((self._kinds, notes[KIND, : found[NEW_KINDS]]))
+        if found[CAME] > MOST_COLD and len(self._kinds):
+            self._forget_kinds()
+        self._unmeasured = marks[UNMEASURED, : found[KNOWN]].copy()
+        if found[TAKEN] or found[REMOVED] or found[KNOWN] < len(known):
+            self._rows = OperationColumns(rows[:, : found[KNOWN]].copy(), tables, self._names)
+            dropped = len(known) + found[TAKEN] - found[KNOWN]
+            if dropped and len(tables) > 1:
+                self._rows = self._rows.with_used_tables()
+            self._oldest = self._history = None
+        if not found[MEASURED]:
+            return NO_WAITS
+        return Waits(self._names, notes[WAIT:, : found[MEASURED]].copy())
+
+    def _with_table(self, told: BatchOperations) -> tuple[Sequence[Tables], int]:
+        """Return the tables to which operations refer once more are told, and which is theirs."""
+        held = self._rows.tables
+        for place, one in enumerate(held):
+            if one is told.tables:
+                return held, place
+        return ([*held, told.tables], len(held)) if len(told) else (held, 0)
+
+    def _shapes_in(self, tables: Tables) -> Int64s:
+        """Return by signature a number of what it does and of the shapes of its inputs."""
+        if self._shapes_of[0] is not tables:
+            numbers = [
+                self._shapes.setdefault((s.operation, s.input_sizes), len(self._shapes))
+                for s in tables.signatures
+            ]
+            self._shapes_of = tables, np.array(numbers, np.int64)
+        return self._shapes_of[1]
+
+    def _forget_kinds(self) -> None:
+        self._kinds, self._shapes_of = NO_NUMBERS, (None, NO_NUMBERS)
+        self._shapes.clear()
 
     def forget_finished(self, keep: int) -> None:
         """Keep so many finished operations of each communicator."""
@@ -225,10 +268,11 @@ class RankOperations:
             return
         kept = np.zeros(len(self._rows), np.bool_)
         held = np.zeros(len(self._names), np.int64)
-        choose(self._rows.numbers, self._unmeasured, keep, held, kept)
+        choose(self._rows.numbers, self._unmeasured, len(kept), keep, held, kept)
         if not kept.all():
             self._rows, self._unmeasured = self._rows.take(kept), self._unmeasured[kept]
-            self.forgot = True
+            self._rows = self._rows.with_used_tables()
+            self._counts[FORGOT] = 1
             self._history = None
 
     def _codes_of(self, communicators: Sequence[str]) -> Int64s:
@@ -247,57 +291,20 @@ class RankOperations:
         return found
 
     def _forget_names(self) -> None:
-        """Forget the names of communicators of which no operation is known."""
-        used, codes = np.unique(self._rows.column("communicator"), return_inverse=True)
+        """Forget the names of communicators of which no operation is known, and no kind."""
+        codes = self._rows.column("communicator")
+        used, places = np.unique(
+            np.concatenate((codes, self._kinds >> KIND_BITS)), return_inverse=True
+        )
         self._names = [self._names[code] for code in used.tolist()]
-        self._rows = self._rows.with_codes(codes, self._names)
+        self._rows = self._rows.with_codes(places[: len(codes)], self._names)
+        kinds = self._kinds & ((1 << KIND_BITS) - 1)
+        self._kinds = (places[len(codes) :].astype(np.int64) << KIND_BITS) | kinds
         self._orders.clear()
-
-    def _are_warm(self, new: OperationColumns) -> Bools:
-        """Return which operations have ended beyond the rank's first iteration.
-
-        Its first operation may never come again, as a barrier at the start. So it is over once as
-        many operations have brought no new kind as came until the newest; with sizes that always
-        change, after a thousand. Microbatches repeat within an iteration: a kind that comes later
-        shows that what came before was the first one still.
-        """
-        warm = new.finished
-        if self._came <= MOST_COLD:
-            places = np.flatnonzero(warm)
-            if self._kinds.issuperset(map(new.kind, new.one_of_each_kind(places))):
-                cold = 0 if self._warm else self._cold_until() - self._came
-                self._came += len(places)
-                self._warm |= self._came > self._cold_until()
-                warm[places[: max(0, cold)]] = False
-            else:
-                self._note_kinds(new, places.tolist(), warm)
-            if self._came > MOST_COLD:
-                self._kinds.clear()
-        if self.warm_from is None and warm.any():
-            self.warm_from = int(new.column("record_id")[warm][0])
-        return warm
-
-    def _note_kinds(self, new: OperationColumns, places: list[int], warm: Bools) -> None:
-        """Take operations that have ended one by one, and note which are warm."""
-        for place in places:
-            self._came += 1
-            kind = new.kind(place)
-            if kind not in self._kinds and self._came <= MOST_COLD:
-                self._kinds.add(kind)
-                self._came_new = self._came
-                if self._warm:
-                    self._was_cold = True
-                    self._unmeasured[:] = False
-                    warm[: place + 1] = False
-                    continue
-            self._warm |= self._came > self._cold_until()
-            warm[place] = self._warm
-            if self._warm and self.warm_from is None:
-                self.warm_from = int(new.column("record_id")[place])
 
     def _cold_until(self) -> int:
         """Return how many operations belong to the first iteration, as it seems."""
-        return min(2 * self._came_new, MOST_COLD)
+        return min(2 * self._counts[CAME_NEW], MOST_COLD)
 
     @property
     def is_early(self) -> bool:
@@ -306,7 +313,7 @@ class RankOperations:
 
     def take_cold(self) -> bool:
         """Return once whether waits that were measured were those of its first iteration."""
-        cold, self._was_cold = self._was_cold, False
+        cold, self._counts[WAS_COLD] = self._counts[WAS_COLD] > 0, 0
         return cold
 
     def oldest_wait(self) -> OldestWait | None:
@@ -315,7 +322,7 @@ class RankOperations:
         What its GPU has not begun, if that is recorded, waits for nobody yet.
         """
         if self._oldest is None and self.pending:
-            began_row = ROW["started_at" if self._timed else "launched_at"]
+            began_row = ROW["started_at" if self._counts[TIMED] else "launched_at"]
             place = first_to_wait(self._rows.numbers, began_row)
             if place >= 0:
                 values = self._rows.numbers[:, place].tolist()
@@ -330,17 +337,23 @@ class RankOperations:
     def launch(self, number: int) -> Launch | None:
         """Return how far the operation of a record id came; None: nothing is known of it."""
         numbers = self._rows.column("record_id")
-        # The last one is asked for at each batch.
-        place = len(numbers) - 1
-        if not len(numbers) or numbers[place] != number:
-            place = int(np.searchsorted(numbers, number))
-            if place == len(numbers) or numbers[place] != number:
-                return None
+        place = int(np.searchsorted(numbers, number))
+        if place == len(numbers) or numbers[place] != number:
+            return None
         values = self._rows.numbers[:, place].tolist()
         launched_at, completed_at = (
             None if values[row] == NULL else values[row] for row in LAUNCH_TIMES
         )  # fmt: skip
-        return Launch(values[ROW["state"]] == COMPLETED, launched_at, completed_at)
+        return Launch(launched_at, completed_at)
+
+    @property
+    def newest_waits(self) -> bool:
+        """Whether it waits in the last operation that it launched."""
+        if not self.pending:
+            return False
+        last = self._rows.numbers[:, -1]
+        newest: bool = last[ROW["record_id"]] == self.newest
+        return newest and last[ROW["state"]] != COMPLETED
 
     def waits_in(self, communicator: str) -> bool:
         """Return whether it waits in an operation of a communicator."""
@@ -368,7 +381,7 @@ class RankOperations:
 
     def kinds(self) -> int:
         """Return how many kinds of operations it has, by communicator, name and sizes."""
-        return len({self._rows.kind(place) for place in self._rows.one_of_each_kind()})
+        return len(self._rows.kinds())
 
     def latest_launch(self) -> int:
         """Return when it launched the last operation (µs by its clock); 0: not known."""
@@ -393,7 +406,7 @@ class RankOperations:
         if after is not None:
             last = np.zeros(len(rows), np.bool_)
             held = np.zeros(len(self._names), np.int64)
-            choose(rows.numbers, np.zeros(len(rows), np.bool_), 1, held, last)
+            choose(rows.numbers, np.zeros(len(rows), np.bool_), len(rows), 1, held, last)
             wanted &= last | (rows.column("launched_at") >= max(after, 1))
         return None if wanted.all() else rows.take(wanted)
 

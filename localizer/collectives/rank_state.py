@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.histories import histories_of
 from localizer.collectives.operation_columns import OperationColumns, records_of
 from localizer.collectives.rank_operations import OldestWait, RankOperations, Waits, histories
@@ -104,7 +105,7 @@ class RankState:
         return now_ns - self.arrived_ns > SILENT_NS
 
     def apply_batch(
-        self, batch: CollectiveBatch, operations: OperationColumns, arrived_ns: int, keep: int
+        self, batch: CollectiveBatch, operations: BatchOperations, arrived_ns: int, keep: int
     ) -> Waits:
         """Apply a batch and its operations; see `RankOperations.apply`."""
         if not self.state_ns or batch.process_state is not self.process_state:

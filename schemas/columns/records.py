@@ -38,7 +38,7 @@ _BOOLEANS: Final = (Kind.BOOLEAN, Kind.NULLABLE_BOOLEAN)
 _DOUBLES: Final = (Kind.DOUBLE, Kind.NULLABLE_DOUBLE)
 
 # Returns one field of all records.
-_Values = Callable[[bytes, Int64s], Iterable[Any]]
+_Values = Callable[[str, Int64s], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class RecordColumns:
         """Return a field of texts that are never null."""
         column = self.wanted[name].column
         starts, ends = self.columns[column], self.columns[column] + self.columns[column + 1]
-        text = self.data.decode("latin-1")
+        text = _text(self.data)
         return [text[at:end] for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def item_numbers(self, name: str) -> list[int | None]:
@@ -105,7 +105,7 @@ class RecordColumns:
     def item_texts(self, name: str) -> list[str | None]:
         """Return a text of all items that may be null."""
         column = self.item_wanted[name].column
-        return _texts(self.data, self.items[column], self.items[column + 1])
+        return _texts(_text(self.data), self.items[column], self.items[column + 1])
 
 
 class _Fields:
@@ -133,7 +133,8 @@ class _Fields:
 
     def rows(self, data: bytes, columns: Int64s) -> Iterator[dict[str, Any]]:
         """Yield the fields of each row by name, without arrays."""
-        values = (of_field(data, columns) for of_field in self.values.values())
+        text = _text(data)
+        values = (of_field(text, columns) for of_field in self.values.values())
         return (dict(zip(self.values, row, strict=True)) for row in zip(*values, strict=True))
 
     def good(
@@ -331,8 +332,8 @@ def _field(column: int, hint: Any) -> tuple[Wanted, _Values]:
         (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
     if hint is str:
         kind = Kind.NULLABLE_TEXT if nullable else Kind.TEXT
-        return Wanted(column, kind), lambda data, columns: _texts(
-            data, columns[column], columns[column + 1]
+        return Wanted(column, kind), lambda text, columns: _texts(
+            text, columns[column], columns[column + 1]
         )
     if hint is bool and not nullable:
         return Wanted(column, Kind.BOOLEAN), lambda _, columns: (columns[column] == _TRUE).tolist()
@@ -387,10 +388,15 @@ def _doubles(column: Int64s) -> Iterable[float | None]:
     return found
 
 
-def _texts(data: bytes, starts: Int64s, lengths: Int64s) -> list[str | None]:
+def _text(data: bytes) -> str:
+    """Return bytes as a text of as many characters: a part of it takes less than to decode one."""
+    return data.decode("latin-1")
+
+
+def _texts(text: str, starts: Int64s, lengths: Int64s) -> list[str | None]:
     if (starts == NULL).all():
         return [None] * len(starts)
     return [
-        None if at == NULL else data[at : at + length].decode("ascii")
+        None if at == NULL else text[at : at + length]
         for at, length in zip(starts.tolist(), lengths.tolist(), strict=True)
     ]

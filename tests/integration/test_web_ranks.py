@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.hang_watch import HangWatch
-from localizer.collectives.operation_columns import OperationColumns
 from localizer.collectives.rank_operations import RankOperations
 from ops.bench.operator.still import StillSource, served
 from ops.view.cluster import ClusterView
@@ -136,7 +136,7 @@ def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
         state.batch = replace(state.batch, host_id=name, missing_reason=name)
         told = [o._replace(operation=name) for o in state.operations.records()]
         state.operations = RankOperations()
-        state.operations.apply(OperationColumns.of_records(told), len(told), whole=False)
+        state.operations.apply(BatchOperations.of_records(told), len(told), whole=False)
         for group, known in list(now.job.communicators.items())[number % 5 :: 5]:
             now.job.communicators[group] = replace(known, description=name)
         now.hang = replace(hang, summary=name, evidence=HOSTILE, next_steps=HOSTILE)

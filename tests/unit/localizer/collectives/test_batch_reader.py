@@ -98,7 +98,10 @@ def by_codec(value: bytes) -> Said | None:
 def read(reader: BatchReader, values: list[bytes]) -> list[Said | None]:
     """Let a reader read messages."""
     found = reader.read(values, np.full(len(values), ARRIVAL_NS, np.int64))
-    return [None if one is None else (one.batch, tuple(one.operations.records())) for one in found]
+    return [
+        None if one is None else (one.batch, tuple(one.operations.columns().records()))
+        for one in found
+    ]
 
 
 @settings(max_examples=200)

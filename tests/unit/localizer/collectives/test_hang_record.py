@@ -6,12 +6,12 @@ import pytest
 
 from localizer.collectives import hang_record
 from localizer.collectives.ages import Age
+from localizer.collectives.batch_operations import NO_BATCH_OPERATIONS
 from localizer.collectives.diagnosis import Certainty, Finding
 from localizer.collectives.diagnosis import HangClass as Found
 from localizer.collectives.hang_causes import Cause
 from localizer.collectives.hang_record import Seen, hang_of
 from localizer.collectives.job_state import JobState, Overdue
-from localizer.collectives.operation_columns import NO_OPERATIONS
 from schemas import enums
 from schemas.bounds import bound_of, violation
 from schemas.codec import to_datum
@@ -76,7 +76,7 @@ def test_an_operation_of_any_name_launched_at_any_time_gives_a_record(tmp_path: 
         if isinstance(a.record, CollectiveBatch) and a.record.operations
     )
     job = JobState("job1")
-    job.apply_batch(first, NO_OPERATIONS, ARRIVED_NS)
+    job.apply_batch(first, NO_BATCH_OPERATIONS, ARRIVED_NS)
     rank = first.rank
     finding = Finding(
         hang_class=Found.NOT_FINISHED,

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from localizer.collectives.batch_operations import NO_BATCH_OPERATIONS, BatchOperations
 from localizer.collectives.diagnosis import Certainty, HangClass, diagnose
-from localizer.collectives.operation_columns import NO_OPERATIONS, OperationColumns
 from localizer.collectives.rank_state import RankState, snapshots_of
 from probers.collectives.flight_recorder import read_dump
 from schemas.enums import CollectiveSource, CollectiveState, ProcessState
@@ -47,7 +47,7 @@ def snapshots(
         state = RankState(batch, 1, 1, 1)
         for begin in range(0, len(seen), 20):
             part: list[CollectiveOp] = seen[begin : begin + 20]
-            state.apply_batch(batch, OperationColumns.of_records(part), 1, keep)
+            state.apply_batch(batch, BatchOperations.of_records(part), 1, keep)
         states.append(state)
         views |= {view.communicator: view for view in held.communicators}
     return snapshots_of(states, views)
@@ -121,8 +121,8 @@ def test_a_rank_of_which_all_was_forgotten_is_not_whole() -> None:
     )
     state = RankState(part, 1, 1, 1)
     waits = held.operations[5]._replace(state=CollectiveState.STARTED)
-    state.apply_batch(part, OperationColumns.of_records([waits]), 1, KEEP)
-    state.apply_batch(whole, NO_OPERATIONS, 1, KEEP)
+    state.apply_batch(part, BatchOperations.of_records([waits]), 1, KEEP)
+    state.apply_batch(whole, NO_BATCH_OPERATIONS, 1, KEEP)
     assert not len(state.operations)
     (found,) = snapshots_of([state], {})
     assert found.dropped_before >= 1

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localizer.collectives import rank_operations
+from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.groups import is_finished
 from localizer.collectives.operation_columns import OperationColumns, records_of
-from localizer.collectives.rank_operations import MOST_COLD, SLACK, RankOperations
+from localizer.collectives.operation_fold import MOST_COLD, TIMED
+from localizer.collectives.rank_operations import SLACK, RankOperations
 from schemas.enums import CollectiveState
 from schemas.records import CollectiveOp
 
@@ -79,7 +81,7 @@ class SlowTwin:
 
     def apply(
         self, told: list[CollectiveOp], keep: int, *, whole: bool
-    ) -> list[tuple[CollectiveOp, int]]:
+    ) -> list[tuple[int, str, int | None, int]]:
         """Apply operations; return which were measured, and how long they took."""
         if not told and not (whole and self.pending):
             return []
@@ -129,7 +131,7 @@ class SlowTwin:
             self.warm_from = one.record_id
         return self.warm
 
-    def _measured(self) -> list[tuple[CollectiveOp, int]]:
+    def _measured(self) -> list[tuple[int, str, int | None, int]]:
         found = []
         for number in sorted(self.unmeasured):
             one = self.known[number]
@@ -145,7 +147,8 @@ class SlowTwin:
                     continue
             self.unmeasured.remove(number)
             if one.launched_at is not None and end is not None:
-                found.append((one, max(0, end - (one.started_at or one.launched_at))))
+                took = max(0, end - (one.started_at or one.launched_at))
+                found.append((number, one.communicator, one.timeout_ms, took))
         return found
 
     def forget(self, keep: int) -> None:
@@ -166,8 +169,11 @@ MOST_PENDING: Final = 4_096
 
 def told_of(state: RankOperations, told: list[CollectiveOp], keep: int, *, whole: bool) -> object:
     """Apply operations as columns; return what was measured."""
-    found = state.apply(OperationColumns.of_records(told), keep, whole=whole)
-    return list(zip(found.operations.records(), found.waited.tolist(), strict=True))
+    found = state.apply(BatchOperations.of_records(told), keep, whole=whole)
+    return [
+        (number, found.communicators[code], timeout_ms, waited)
+        for number, code, timeout_ms, waited in found.numbers.T.tolist()
+    ]
 
 
 @settings(max_examples=300)
@@ -186,10 +192,10 @@ def test_columns_say_what_the_twin_says(
         assert state.whole == (from_first and not twin.forgot and not twin.refused)
         waiting = [o for o in twin.pending if o.launched_at is not None]
         oldest = state.oldest_wait()
-        if oldest is not None and not state._timed:
+        if oldest is not None and not state._counts[TIMED]:
             first = min(waiting, key=lambda o: (o.launched_at, o.record_id))
             assert oldest == (first.communicator, first.timeout_ms, first.launched_at)
-        elif not state._timed:
+        elif not state._counts[TIMED]:
             assert not waiting
     assert state.take_cold() == twin.cold
     assert not state.take_cold()
@@ -236,7 +242,7 @@ def test_of_names_that_are_always_new_only_some_are_kept() -> None:
         told = operation(
             number, f"group{number}", CollectiveState.COMPLETED, (number, None, number)
         )
-        state.apply(OperationColumns.of_records([told]), 1, whole=False)
+        state.apply(BatchOperations.of_records([told]), 1, whole=False)
         if number % 100 == 0:
             state.forget_finished(0)
     assert len(state._names) <= rank_operations.MOST_NAMES
@@ -252,10 +258,10 @@ def test_of_those_that_wait_only_so_many_are_known() -> None:
         operation(n, "dp", CollectiveState.STARTED, (n, None, None))
         for n in range(MOST_PENDING + 10)
     ]
-    state.apply(OperationColumns.of_records(waiting), 4, whole=False)
+    state.apply(BatchOperations.of_records(waiting), 4, whole=False)
     assert (state.pending, state.refused, state.newest) == (MOST_PENDING, 10, MOST_PENDING - 1)
     last = waiting[-1]._replace(state=CollectiveState.COMPLETED)
-    state.apply(OperationColumns.of_records([last]), 4, whole=False)
+    state.apply(BatchOperations.of_records([last]), 4, whole=False)
     assert (state.pending, state.newest) == (MOST_PENDING, last.record_id)
     assert state.oldest_wait() == ("dp", 0, 0)
     assert np.all(np.diff([o.record_id for o in state.records()]) > 0)

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from localizer.collectives.operation_columns import OperationColumns
+from localizer.collectives.batch_operations import BatchOperations
+from localizer.collectives.operation_fold import MOST_PENDING
 from localizer.collectives.rank_state import RankState, snapshots_of
 from schemas.enums import ProcessState
 from schemas.records import CollectiveBatch, CollectiveOp
@@ -24,10 +25,10 @@ def batches(folder: Path) -> list[CollectiveBatch]:
 
 def apply(
     state: RankState, batch: CollectiveBatch, seen: Sequence[CollectiveOp], number: int
-) -> list[tuple[CollectiveOp, int]]:
-    """Apply a batch; return what was measured."""
-    found = state.apply_batch(batch, OperationColumns.of_records(seen), number, KEEP)
-    return list(zip(found.operations.records(), found.waited.tolist(), strict=True))
+) -> list[tuple[int, int]]:
+    """Apply a batch; return the record ids of what was measured, and how long it took."""
+    found = state.apply_batch(batch, BatchOperations.of_records(seen), number, KEEP)
+    return [(number, took) for number, _, _, took in found.numbers.T.tolist()]
 
 
 def waits(read: list[CollectiveBatch], lost: set[int]) -> list[tuple[int, int]]:
@@ -37,7 +38,7 @@ def waits(read: list[CollectiveBatch], lost: set[int]) -> list[tuple[int, int]]:
     for number, batch in enumerate(read, start=1):
         seen = tuple(o for o in snapshot_of(batch, {}).operations if o.record_id not in lost)
         whole = replace(batch, snapshot=False)
-        found += [(o.record_id, us) for o, us in apply(state, whole, seen, number)]
+        found += apply(state, whole, seen, number)
     return found
 
 
@@ -101,7 +102,7 @@ def test_a_kind_that_comes_late_shows_that_the_first_iteration_was_not_over(
         found = apply(state, replace(batch, snapshot=False), seen, number)
         if state.operations.take_cold():
             cold.append(number)
-            assert min(o.record_id for o, _ in found) > late
+            assert min(number for number, _ in found) > late
     assert len(cold) == 1
 
 
@@ -110,11 +111,11 @@ def test_what_was_sent_ahead_has_ended_as_many_launches_later(tmp_path: Path) ->
     read = batches(tmp_path)
     one = dict(waits(read, set()))
     state = RankState(read[0], read[0].attempt, 1, 1)
-    state.operations._most_pending = 2
+    state.operations._counts[MOST_PENDING] = 2
     two: dict[int, int] = {}
     for number, batch in enumerate(read, start=1):
         seen = snapshot_of(batch, {}).operations
         found = apply(state, replace(batch, snapshot=False), seen, number)
-        two.update({o.record_id: us for o, us in found})
+        two.update(found)
     assert two
     assert all(two[n] > one[n] for n in two if n in one)

@@ -3,15 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localizer.collectives.batch_operations import NO_BATCH_OPERATIONS, BatchOperations
 from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.hang_watch import ASIDE_NS, FORGET_NS, HangWatch, event_time
 from localizer.collectives.job_state import LEAST_KEPT, TWICE_NS, JobState
-from localizer.collectives.operation_columns import NO_OPERATIONS, OperationColumns
 from localizer.collectives.rank_state import SILENT_NS
 from localizer.collectives.room import fair_level
 from schemas.enums import Certainty, CollectiveState, FaultLifecycle, ProcessState
@@ -180,7 +179,7 @@ def test_two_jobs_of_one_name_are_told(tmp_path: Path) -> None:
     for second in range(0, 60, 2):
         at_ns = now + second * SECOND_NS
         for one in (first, other):
-            job.apply_batch(one, NO_OPERATIONS, at_ns)
+            job.apply_batch(one, NO_BATCH_OPERATIONS, at_ns)
         lasts_ns = second * SECOND_NS
         assert (job.mixed(at_ns) is not None) == (lasts_ns > TWICE_NS), second
     text = job.mixed(at_ns)
@@ -191,7 +190,7 @@ def test_two_jobs_of_one_name_are_told(tmp_path: Path) -> None:
     job = JobState("job1")
     for second in range(0, 60, 2):
         for one in (first if second < 2 else gone, other):
-            job.apply_batch(one, NO_OPERATIONS, now + second * SECOND_NS)
+            job.apply_batch(one, NO_BATCH_OPERATIONS, now + second * SECOND_NS)
     assert job.mixed(now + 60 * SECOND_NS) is None
 
 
@@ -201,7 +200,7 @@ def test_what_operations_refer_to_counts() -> None:
     watch.most_held = 50_000
     stacks = tuple((f"frame {number}",) for number in range(3_000))
     for number in range(40):
-        one = OperationColumns.of_records(
+        one = BatchOperations.of_records(
             CollectiveOp(
                 communicator="0", operation="all_reduce", sequence=place, is_p2p=False,
                 record_id=place + 3_000 * number, op_id=None, sender=None, receiver=None,
@@ -211,7 +210,7 @@ def test_what_operations_refer_to_counts() -> None:
             )
             for place, stack in enumerate(stacks)
         )  # fmt: skip
-        last = one.take(np.array([len(one) - 1]))
+        last = replace(one, begin=len(one) - 1)
         batch = replace(bare_batch("job", 0), snapshot=False)
         watch.feed("", RankBatch(batch, last), SECOND_NS + number)
         assert watch.held <= watch.most_held
