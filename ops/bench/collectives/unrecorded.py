@@ -17,8 +17,9 @@ from ops.bench.rig.report import Figure, Say, figure
 from ops.lab.frameworks import JAX
 from schemas.ids import rank_key
 
-# Undecided, of nobody.
+# Undecided: all ranks are candidates, and the first of them stands for all.
 STUCK: Final = "collective_stuck"
+OF_NOBODY: Final = ", of nobody"
 STRETCH_S: Final = 60.0
 # That all stand still is told after a minute.
 TIMEOUT_S: Final = 90.0
@@ -53,7 +54,7 @@ class Expected:
         """Return it for the table."""
         if not self.names:
             return "nothing"
-        return " or ".join(self.names) + ("" if self.named else ", of nobody")
+        return " or ".join(self.names) + ("" if self.named else OF_NOBODY)
 
     def is_met(self, outcome: Outcome) -> bool:
         """Return whether this was said, and nothing else."""
@@ -105,10 +106,17 @@ def measure(
                 wanted = expected_of(cause, rank)
                 met = wanted.is_met(outcome)
                 outcomes.append((outcome, met))
-                said = text(outcome.said)
+                said = ", ".join(map(sentence, outcome.said)) or "nothing"
                 where = f"`{outcome.target}`" if rank < 0 else f"rank {rank}"
                 say(row(cause.name, where, str(wanted), said, outcome.delay_s, right=met))
     return figures(outcomes, false)
+
+
+def sentence(said: Said) -> str:
+    """Return what was said of whom, for the table."""
+    if said.name == STUCK:
+        return f"{said.name}{OF_NOBODY}"
+    return text((said,)).replace("|", " rank ")
 
 
 def row(
@@ -116,7 +124,7 @@ def row(
 ) -> str:
     """Return a row of the guide's table."""
     after = "" if delay_s is None else f"{delay_s:.1f} s"
-    cells = cause, target, wanted, said.replace("|", " rank "), after, "yes" if right else "**no**"
+    cells = cause, target, wanted, said, after, "yes" if right else "**no**"
     return f"| {' | '.join(cells)} |"
 
 
