@@ -25,7 +25,7 @@ STUCK: dict[str, Any] = {
 
 def watched(log: list[Arrival], watch: HangWatch | None = None) -> tuple[HangWatch, list[Hang]]:
     """Feed records and decide each second; return the watch and its transitions."""
-    watch = watch or HangWatch(CLUSTER)
+    watch = HangWatch(CLUSTER) if watch is None else watch
     found = []
     for until_ns, records in seconds(log):
         for arrival in records:
