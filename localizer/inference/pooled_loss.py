@@ -22,6 +22,11 @@ the spans `SPANS` and the two strengths, and must not exceed one (a scan statist
 Wallenstein and Neff 1987). What e is, is known by what is lost elsewhere in ten minutes: where that
 is a dozen losses, false alarms are a few a month.
 
+Replies are lost as often as probes, on ways that are known as probabilities only. A second test,
+`localizer.inference.loss_both_ways`, pools both, and has another false alarm a month. Where the
+component's own losses alone say too little, no other component may explain the same losses nearly
+as well: `localizer.inference.loss_places`.
+
 A counter of the component that went out of order (CRC errors, discards) makes it a suspect by
 itself, and names it with few losses since then: as few as chance puts on the components whose
 counters are out of order for no reason, once a month. It names nobody alone.
@@ -32,31 +37,40 @@ What open faults lose of replies is expected, and what the component itself may 
 nothing about the network elsewhere.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import expm1, log, log1p
+from heapq import nsmallest
+from math import exp, lgamma, log, log1p, sqrt
 from typing import Final
 
 import numpy as np
 from scipy.special import bdtrc, pdtrc
 
+from localizer.inference.loss_both_ways import (
+    NO_REPLIES,
+    Returning,
+    Usual,
+    both_ways,
+    outcomes_of,
+)
 from localizer.inference.loss_columns import LossColumns
-from schemas.columns.arrays import Floats, Int64s
+from localizer.inference.loss_moments import (
+    BIN_NS,
+    FRESH_BINS,
+    LEAST_FLOAT,
+    LONGEST_NS,
+    MIN_BINS,
+    SPANS,
+    moment_chance,
+)
+from localizer.inference.loss_places import Losing, Places
+from schemas.columns.arrays import Int64s
 from schemas.units import SECOND_NS
 
-BIN_NS: Final = 5 * SECOND_NS
-# Bins of the spans that are tested. The short ones find 1 % and more, the longest 0.05 %.
-SPANS: Final = (3, 6, 12, 24, 48, 120)
-LONGEST_NS: Final = SPANS[-1] * BIN_NS
 # A moment of one loss, or of two losses without a host in common.
 STRENGTHS: Final = (1, 2)
-# Fewer moments, or losses between fewer pairs of endpoints, are no component's.
-MIN_BINS: Final = 3
+# Losses between fewer pairs of endpoints are no component's.
 MIN_PAIRS: Final = 2
-# The last moment is so new: nothing is found because losses elsewhere were forgotten. A lost probe
-# is known after its timeout, and its round.
-FRESH_BINS: Final = 2
 # With a counter this is longer: it is read once a minute, and repeated.
 READ_NS: Final = 120 * SECOND_NS
 # With a counter that points at the component, so few: one may always be chance.
@@ -65,19 +79,10 @@ MIN_BINS_COUNTED: Final = 2
 # centres report 1e-5 to 1e-4 of all packets (Guo et al., Pingmesh, SIGCOMM 2015). Much less than
 # is watched in ten minutes, so that what a cluster really loses counts, as soon as it is known.
 USUAL_PROBES: Final = 1e4
-# Less likely than this is certain not to be chance.
-LEAST_FLOAT: Final = 1e-300
-# A component loses several packets at one moment once in so long for reasons that are over then.
-BLIP_NS: Final = 86_400 * SECOND_NS
-# False alarms that are accepted: one a month, over all components.
+# False alarms of each test that are accepted: one a month, over all components.
 MONTH_NS: Final = 30 * 86_400 * SECOND_NS
-# The losses must be so much likelier at the component than anywhere that, with the priors of
-# `localizer.inference.evidence`, it is twenty times likelier that a cable loses them (-6.9) than
-# that everything does (-9).
-LOG_PLACE: Final = log(20) - (9.0 - 6.9)
-# Share of the losses that a leaking component accounts for, at least: alternatives.
-ITS_SHARES: Final = (0.5, 0.9)
-
+# Normal deviates by which the losses of replies may exceed those of probes by chance.
+MORE_REPLIES: Final = 2.0
 # If losses elsewhere hit more of the bins, all are counted.
 ALL_HIT: Final = 0.5
 # Losses elsewhere that are counted one by one, and components for which they are: in a storm the
@@ -176,6 +181,7 @@ def find_leaks(
     now_ns: int,
     expected: Callable[[str], Expected] = lambda _: NO_FAULTS,
     counted: Callable[[str], Counted | None] = lambda _: None,
+    returning: Callable[[str], Returning] = lambda _: NO_REPLIES,
     at_host: Callable[[str], int] = lambda _: 0,
 ) -> dict[str, Leak]:
     """Return the components that leak.
@@ -198,6 +204,8 @@ def find_leaks(
         Gives what open faults lose at a component.
     counted
         Gives a counter that names a component; None: there is none.
+    returning
+        Gives the 5-tuples whose replies may cross a component.
     at_host
         Gives the number of 5-tuples that begin or end at a host; 0: not known.
 
@@ -213,93 +221,194 @@ def find_leaks(
     ['cable']
     """
     columns = LossColumns(losses, BIN_NS, now_ns)
-    moments = [columns.moments(strong=strength > 1) for strength in STRENGTHS]
-    trials = log(max(components, 1) * len(SPANS) * len(STRENGTHS) * MONTH_NS / BIN_NS)
-    watched_s = min(max(watched_ns, BIN_NS), LONGEST_NS) / SECOND_NS
-
-    def usual_hz(number: int, elsewhere: float) -> float:
-        """Return the losses a second by chance at a component if so many elsewhere are."""
-        through = max(1, crossing(columns.names[number]))
-        probes = max(1, flows - through) * rate_hz * watched_s
-        # Not less than is seen, however little the network loses usually.
-        share = max((elsewhere + 1) / (probes + USUAL_PROBES), elsewhere / probes)
-        return share * through * rate_hz
-
-    def test(number: int, elsewhere: float) -> Leak:
-        """Return the leak if so many losses elsewhere are by chance."""
-        component = columns.names[number]
-        known, hz = expected(component), usual_hz(number, elsewhere)
-        known_hz = known.share * max(1, crossing(component)) * rate_hz
-        own = [ages[number] for ages in moments]
-        log_chance, span_ns = _scan(own, hz, known_hz, known.bins)
-        log_chance += trials
-        counter = counted(component)
-        if counter is not None and log_chance > 0:
-            span_ns = now_ns - counter.since_ns
-            pool = [losses[place] for place in columns.through(number).tolist()]
-            lost = [loss for loss in pool if loss.lost_ns >= counter.since_ns]
-            if not lost or now_ns - max(loss.lost_ns for loss in lost) > READ_NS:
-                lost = []
-            span_s = span_ns / SECOND_NS
-            log_chance = counter.log_rate + _log_more(lost, (hz + known_hz) * span_s)
-        return Leak(
-            component=component, since_ns=max(0, now_ns - span_ns), log_chance=min(log_chance, 0.0)
-        )
-
-    def may_leak(number: int) -> bool:
-        """Return whether chance is ruled out, if open faults explain nothing."""
-        own = [ages[number] for ages in moments]
-        return _scan(own, usual_hz(number, 0.0), 0.0, 0.0)[0] + trials < 0
-
+    tests = _Tests(
+        losses=losses, columns=columns,
+        moments=[columns.moments(strong=strength > 1) for strength in STRENGTHS],
+        crossing=crossing, flows=flows, rate_hz=rate_hz,
+        watched_s=min(max(watched_ns, BIN_NS), LONGEST_NS) / SECOND_NS, now_ns=now_ns,
+        log_bins=log(max(components, 1) * MONTH_NS / BIN_NS), expected=expected, counted=counted,
+        returning=returning,
+    )  # fmt: skip
+    names = columns.names
+    enough = np.flatnonzero(columns.pair_counts() >= MIN_PAIRS).tolist()
     # First as if nothing were lost elsewhere, which is quick and leaves few.
-    enough = (columns.pair_counts() >= MIN_PAIRS).tolist()
     maybe = [
         (leak, number)
-        for name, number in sorted((name, number) for number, name in enumerate(columns.names))
-        if enough[number]
-        and (may_leak(number) or counted(name) is not None)
-        and (leak := test(number, 0.0)).log_chance < 0
+        for name, number in sorted((names[number], number) for number in enough)
+        if (tests.may_leak(number) or counted(name) is not None)
+        and (leak := tests.own(number, 0.0)).log_chance < 0
     ]
     maybe.sort(key=lambda found: found[0].log_chance)
-    found = {}
-    for suspect, number in maybe[:MAX_TESTED]:
-        name = suspect.component
-        replied = columns.replied(name)
-        leak = test(number, _elsewhere(number, replied, columns))
-        if leak.log_chance < 0 and _placed(
-            number,
-            replied,
-            columns,
-            losses,
-            since_ns=leak.since_ns,
-            through=crossing(name),
-            flows=flows,
-            at_host=at_host,
+    numbers = [number for _, number in maybe[:MAX_TESTED]]
+    if len(losses) <= MOST_COUNTED:
+        # Of others, replies may tell more of those whose own losses are the least likely.
+        numbers += nsmallest(
+            MAX_TESTED,
+            set(enough).difference(numbers),
+            key=lambda number: (tests.log_moments(number), names[number]),
+        )
+    losing = [
+        Losing(number, columns.replied(names[number]), crossing(names[number]))
+        for number in numbers
+    ]
+    found: dict[str, Leak] = {}
+    for one in losing:
+        elsewhere = _elsewhere(one, columns, flows, returning(names[one.component]))
+        leak = tests.own(one.component, elsewhere)
+        alone = leak.log_chance < 0
+        leak = min(leak, tests.both_ways(one, elsewhere), key=lambda leak: leak.log_chance)
+        if leak.log_chance == 0:
+            continue
+        places = Places(columns, losses, leak.since_ns, flows)
+        if places.fits(one, at_host) and (
+            alone or not any(places.may_be(other, one) for other in losing)
         ):
-            found[name] = leak
+            found[leak.component] = leak
     return found
 
 
-def _elsewhere(component: int, replied: Floats, columns: LossColumns) -> float:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tests:
+    """The tests of one time; arguments of `find_leaks`.
+
+    Attributes
+    ----------
+    moments
+        For each strength the ages of moments of each component, in bins.
+    watched_s
+        For how long losses have been known, of the longest span.
+    log_bins
+        Log of the bins of a month, over all components.
+    """
+
+    losses: Sequence[PooledLoss]
+    columns: LossColumns
+    moments: Sequence[list[Int64s]]
+    crossing: Callable[[str], int]
+    flows: int
+    rate_hz: float
+    watched_s: float
+    now_ns: int
+    log_bins: float
+    expected: Callable[[str], Expected]
+    counted: Callable[[str], Counted | None]
+    returning: Callable[[str], Returning]
+
+    def own(self, number: int, elsewhere: float) -> Leak:
+        """Return the leak by the losses of a component's probes if so many elsewhere are chance."""
+        component = self.columns.names[number]
+        known_hz, known_bins = self._known(component)
+        hz = self._usual_hz(number, elsewhere)
+        log_chance, span_ns = _scan(self._moments(number), hz, known_hz, known_bins)
+        log_chance += self._trials
+        counter = self.counted(component)
+        if counter is not None and log_chance > 0:
+            span_ns = self.now_ns - counter.since_ns
+            pool = [self.losses[place] for place in self.columns.through(number).tolist()]
+            lost = [loss for loss in pool if loss.lost_ns >= counter.since_ns]
+            if not lost or self.now_ns - max(loss.lost_ns for loss in lost) > READ_NS:
+                lost = []
+            span_s = span_ns / SECOND_NS
+            log_chance = counter.log_rate + _log_more(lost, (hz + known_hz) * span_s)
+        return self._leak(component, log_chance, span_ns)
+
+    def both_ways(self, one: Losing, elsewhere: float) -> Leak:
+        """Return the leak by what is lost of probes and replies."""
+        component = self.columns.names[one.component]
+        hz = self._usual_hz(one.component, elsewhere)
+        if elsewhere > 0:
+            # How often chance loses packets is uncertain. The mean of the k-th power of a rate of
+            # which E events were seen is E (E + 1) ... (E + k - 1) times that of one: what chance
+            # makes of k moments.
+            count = len(self.moments[0][one.component])
+            several = exp((lgamma(elsewhere + count) - lgamma(elsewhere)) / count)
+            hz = max(hz, self._usual_hz(one.component, several - 1))
+        usual = Usual(max(1, one.through), hz, *self._known(component))
+        outcomes = outcomes_of(
+            one.component, one.replied, self._moments(one.component), self.columns, self.now_ns
+        )
+        log_chance, span_ns = both_ways(outcomes, usual, self.returning(component))
+        return self._leak(component, log_chance + self.log_bins, span_ns)
+
+    def may_leak(self, number: int) -> bool:
+        """Return whether chance is ruled out, if open faults explain nothing."""
+        hz = self._usual_hz(number, 0.0)
+        return _scan(self._moments(number), hz, 0.0, 0.0)[0] + self._trials < 0
+
+    def log_moments(self, number: int) -> float:
+        """Return the log of the chance of a component's moments, were none other than its own."""
+        each = moment_chance(1, self._usual_hz(number, 0.0), 0.0, 0.0)
+        return len(self.moments[0][number]) * log(each)
+
+    @property
+    def _trials(self) -> float:
+        return self.log_bins + log(len(SPANS) * len(STRENGTHS))
+
+    def _moments(self, number: int) -> list[Int64s]:
+        return [ages[number] for ages in self.moments]
+
+    def _known(self, component: str) -> tuple[float, float]:
+        """Return the losses a second that open faults explain, and the share of bins with any."""
+        known = self.expected(component)
+        return known.share * max(1, self.crossing(component)) * self.rate_hz, known.bins
+
+    def _usual_hz(self, number: int, elsewhere: float) -> float:
+        """Return the losses a second by chance at a component if so many elsewhere are."""
+        through = max(1, self.crossing(self.columns.names[number]))
+        probes = max(1, self.flows - through) * self.rate_hz * self.watched_s
+        # Not less than is seen, however little the network loses usually.
+        share = max((elsewhere + 1) / (probes + USUAL_PROBES), elsewhere / probes)
+        return share * through * self.rate_hz
+
+    def _leak(self, component: str, log_chance: float, span_ns: int) -> Leak:
+        since_ns = max(0, self.now_ns - span_ns)
+        return Leak(component=component, since_ns=since_ns, log_chance=min(log_chance, 0.0))
+
+
+def _elsewhere(one: Losing, columns: LossColumns, flows: int, back: Returning) -> float:
     """Return how many losses there were that a component has nothing to do with.
 
     As many as chance would need to hit as many bins: what is lost at one moment elsewhere, by a
     fault that nobody knows yet, is one loss and not many. A component loses replies about as often
-    as probes: of 5-tuples whose replies may cross it, as many losses as its own may be its doing.
+    as probes: of 5-tuples whose replies may cross it, as many losses as its own may be its doing,
+    and some more by chance; but not fewer are left to all than the others show that have no such
+    way, less a standard deviation.
     """
-    own = columns.through(component)
+    own = columns.through(one.component)
     step = 1 + len(columns.bins) // MOST_COUNTED
     other = ~columns.explained
     other[own] = False
     places = np.flatnonzero(other[::step]) * step
-    bins = np.unique(columns.bins[places])
-    share = len(bins) / SPANS[-1]
-    back = places[replied[places] > 0]
-    if share >= ALL_HIT or step > 1:
-        return max(0, len(places) * step - min(len(back) * step, len(own)))
-    count = -SPANS[-1] * log1p(-share)
-    both = len(np.unique(columns.bins[back])), len(np.unique(columns.bins[own]))
-    return max(0.0, count - min(both))
+    returns = one.replied[places] > 0
+    counted = _by_chance if step == 1 else len
+    count, hit = counted(columns.bins[places]) * step, counted(columns.bins[places[returns]]) * step
+    left = count - min(hit, _most_replies(counted(columns.bins[own])))
+    apart = flows - one.through - back.flows
+    if apart <= 0:
+        return max(0.0, left)
+    unrelated = counted(columns.bins[places[~returns]]) * step
+    share = (unrelated - sqrt(unrelated)) / apart
+    return max(0.0, left, share * (flows - one.through))
+
+
+def _by_chance(bins: Int64s) -> float:
+    """Return how many losses hit so many bins on average, all if they hit most."""
+    share = len(np.unique(bins)) / SPANS[-1]
+    return len(bins) if share >= ALL_HIT else -SPANS[-1] * log1p(-share)
+
+
+def _most_replies(own: float) -> float:
+    """Return how many replies a component loses at most that loses so many probes.
+
+    If it loses both alike, one in two of all, up to `MORE_REPLIES` standard deviations.
+
+    Examples
+    --------
+    >>> round(_most_replies(4), 1)
+    12.0
+    """
+    z = MORE_REPLIES
+    return own + z * z / 2 + z * sqrt(2 * own + z * z / 4)
 
 
 def _scan(
@@ -321,32 +430,6 @@ def _scan(
             if log_chance < best:
                 best, best_span = log_chance, span
     return best, best_span * BIN_NS
-
-
-def moment_chance(strength: int, usual_hz: float, known_hz: float, known_bins: float) -> float:
-    """Return the probability that a bin is a moment although the component is well.
-
-    Parameters
-    ----------
-    strength
-        Of `STRENGTHS`.
-    usual_hz
-        Losses a second by chance.
-    known_hz, known_bins
-        Losses a second that open faults explain, and the share of the bins that they fall into.
-    """
-    bin_s = BIN_NS / SECOND_NS
-    quiet = _poisson_tail(strength, usual_hz * bin_s)
-    if known_hz > 0:
-        known_bins = min(max(known_bins, BIN_NS / LONGEST_NS), 1.0)
-        struck = _poisson_tail(strength, (usual_hz + known_hz / known_bins) * bin_s)
-        quiet += known_bins * (struck - quiet)
-    return min(1.0, quiet + (BIN_NS / BLIP_NS if strength > 1 else 0.0))
-
-
-def _poisson_tail(least: int, mean: float) -> float:
-    """Return P(Poisson(mean) >= least) for 1 or 2, without loss of digits."""
-    return -expm1(-mean) if least == 1 else float(pdtrc(least - 1, mean))
 
 
 def log_false_onsets(hits: int, span: int, chance: float) -> float:
@@ -372,55 +455,3 @@ def _log_more(lost: Sequence[PooledLoss], mean: float) -> float:
     # Losses of a moment between the same ends have one cause.
     count = len({(loss.lost_ns // BIN_NS, loss.pair) for loss in lost})
     return log(max(float(pdtrc(count - 1, mean)), LEAST_FLOAT))
-
-
-def _placed(
-    component: int,
-    replied: Floats,
-    columns: LossColumns,
-    losses: Sequence[PooledLoss],
-    *,
-    since_ns: int,
-    through: int,
-    flows: int,
-    at_host: Callable[[str], int],
-) -> bool:
-    """Return whether the losses lie as if the component lost them, and not anywhere or at a host.
-
-    Under the one hypothesis a share of the losses (`ITS_SHARES`) hits 5-tuples that cross the
-    component, or, as often, those whose replies do; under the others all 5-tuples are hit alike, or
-    a share of the losses hits those of one host. A host is as likely to lose packets as a cable.
-    """
-    own = np.zeros(len(losses), np.bool_)
-    own[columns.through(component)] = True
-    recent = np.flatnonzero((columns.lost_ns >= since_ns) & (own | ~columns.explained))
-    weights = np.where(own, 1.0, replied)[recent]
-    # Replies cross it about as often as probes.
-    replies = bool((replied[recent] > 0).any())
-    best = _log_gain(weights, max(through, 1) * (2 if replies else 1), flows)
-    if best < LOG_PLACE:
-        return False
-    # The host at most losses: another explains less.
-    hosts = [set(losses[place].hosts) for place in recent.tolist()]
-    counts = Counter(host for both in hosts for host in both)
-    host = max(sorted(counts), key=counts.__getitem__)
-    at = at_host(host)
-    there = np.array([float(host in both) for both in hosts])
-    return not at or best >= _log_gain(there, at, flows)
-
-
-def _log_gain(weights: Floats, hit: int, flows: int) -> float:
-    """Return how much likelier losses are if a share of them hits some 5-tuples only.
-
-    Parameters
-    ----------
-    weights : (n,) float64
-        Of each loss, the probability that it is on one of these.
-    hit, flows
-        Number of these, and of all.
-    """
-    values, counts = np.unique(weights, return_counts=True)
-    return max(
-        float(counts @ np.log1p(share * (max(flows, hit) * values / hit - 1)))
-        for share in ITS_SHARES
-    )

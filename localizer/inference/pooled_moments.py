@@ -43,8 +43,9 @@ from typing import Final
 import numpy as np
 from scipy.special import gammaincc
 
+from localizer.inference.loss_moments import LEAST_FLOAT
 from localizer.inference.pooled_latency import counted_chances
-from localizer.inference.pooled_loss import LEAST_FLOAT, MONTH_NS
+from localizer.inference.pooled_loss import MONTH_NS
 from localizer.network.flow_index import FlowIndex, RemainingFlows
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS

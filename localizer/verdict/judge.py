@@ -125,7 +125,8 @@ class Judge:
         config = self._config
         share = cut_share(case.open)
         age_ns = now_ns - case.grown_ns(1)
-        decided = case.share >= config.confidence and case.doubt <= MAX_DOUBT
+        sure = _is_sure(case)
+        decided = case.share >= config.confidence and sure
         count = len(case.open)
         if share >= CUT_SHARE:
             # Beside another fault, an apparent second one may be replies that the first one loses.
@@ -158,7 +159,7 @@ class Judge:
         ready = (
             enough
             and due
-            and case.doubt <= MAX_DOUBT
+            and sure
             and self._agents_live(case)
             and not self._may_be_stall(case, now_ns)
         )
@@ -442,6 +443,15 @@ def agents_must_live_since(case: Case) -> Sequence[BadFlow]:
     if cut_share(case.open) < CUT_SHARE:
         return case.open
     return [flow for flow in case.open if flow.cut]
+
+
+def _is_sure(case: Case) -> bool:
+    """Return whether some component is at fault.
+
+    Of a leak, the pooled test of its losses has ruled chance out; which 5-tuples lost a probe tells
+    only where it is.
+    """
+    return case.doubt <= MAX_DOUBT or _leaks(case)
 
 
 def _leaks(case: Case) -> bool:

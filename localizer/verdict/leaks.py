@@ -19,10 +19,10 @@ from localizer.facts.anomalies import Symptom
 from localizer.facts.findings import CHANCE_NS
 from localizer.facts.inputs import Sources
 from localizer.facts.stray_losses import HORIZON_NS, StrayLoss
+from localizer.inference.loss_both_ways import NO_REPLIES, Returning
+from localizer.inference.loss_moments import BIN_NS, LONGEST_NS
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.pooled_loss import (
-    BIN_NS,
-    LONGEST_NS,
     MONTH_NS,
     NO_FAULTS,
     Counted,
@@ -32,7 +32,7 @@ from localizer.inference.pooled_loss import (
     find_leaks,
 )
 from localizer.network.flow_index import NOTHING, FlowIndex
-from localizer.network.replies import ReplyWays
+from localizer.network.replies import ReplyWays, Shares
 from localizer.verdict.incident import Incident
 from schemas.enums import AnomalyFamily, AnomalyKind
 from schemas.ids import FlowId
@@ -44,7 +44,7 @@ MANY_LOSSES: Final = 1_024
 MANY_STEP_NS: Final = 5 * SECOND_NS
 # More leaks than this at once are one larger fault, or noise.
 MAX_LEAKS: Final = 8
-# 5-tuples of a component that tell how often replies cross an open fault.
+# 5-tuples of a component that tell how often replies cross it, or an open fault.
 SAMPLED_FLOWS: Final = 64
 # A leak is over after so many usual gaps without a loss. One in ten thousand gaps is as long by
 # chance (exp(-9)), and a leak that goes on has hundreds of them.
@@ -174,6 +174,7 @@ class Leaks:
                 now_ns=now_ns,
                 expected=beside.expected,
                 counted=lambda component: self._counted(component, now_ns, len(index.components)),
+                returning=beside.returning,
                 at_host=partial(self._at_host, index),
             )
             if not found:
@@ -333,10 +334,7 @@ class _Beside:
         """Return the losses of a component's 5-tuples whose replies the faults lose."""
         if not self.faults:
             return NO_FAULTS
-        rows = self.index.rows_with(self.index.components.get(component, NOTHING))
-        # A few of them tell the mean; in order, so that they are always the same.
-        rows = np.sort(rows)[:: max(1, len(rows) // SAMPLED_FLOWS)]
-        ways = [self.replies.shares(*self.index.key(row)[:2]) for row in rows.tolist()]
+        ways = self._ways(component)
         share, bins = 0.0, 0.0
         for fault in self.faults:
             through = sum(max((w.get(c, 0.0) for c in fault.components), default=0.0) for w in ways)
@@ -344,6 +342,26 @@ class _Beside:
                 share += fault.share * through / len(ways)
                 bins += fault.bins
         return Expected(share, min(bins, 1.0))
+
+    def returning(self, component: str) -> Returning:
+        """Return the 5-tuples whose replies may cross a component, and whose probes do not.
+
+        ECMP deals probes as it deals replies. So as many replies cross it as probes do, and if of
+        the ways between two leaves a share s does, there are 1 / s as many 5-tuples between them
+        as cross it.
+        """
+        known = [share for ways in self._ways(component) if (share := ways.get(component, 0.0)) > 0]
+        if not known:
+            return NO_REPLIES
+        each = sum(1 / share for share in known) / len(known)
+        return Returning(self.index.count(component) * (each - 1), 1 / each)
+
+    def _ways(self, component: str) -> list[Shares]:
+        """Return the ways of the replies of some 5-tuples that cross a component."""
+        rows = self.index.rows_with(self.index.components.get(component, NOTHING))
+        # A few of them tell the mean; in order, so that they are always the same.
+        rows = np.sort(rows)[:: max(1, len(rows) // SAMPLED_FLOWS)]
+        return [self.replies.shares(*self.index.key(row)[:2]) for row in rows.tolist()]
 
 
 def _alike(best: str, found: Mapping[str, Leak], losses: Sequence[PooledLoss]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from localizer.config import CoreConfig
 from localizer.facts.states import SPECIFIC
-from localizer.inference.pooled_loss import LONGEST_NS
+from localizer.inference.loss_moments import LONGEST_NS
 from localizer.verdict.catalogue import (
     AGENT,
     HOST_GROUPS,

@@ -9,18 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
+from localizer.inference.loss_moments import BIN_NS, BLIP_NS, LONGEST_NS, SPANS, moment_chance
 from localizer.inference.pooled_loss import (
-    BIN_NS,
-    BLIP_NS,
-    LONGEST_NS,
-    SPANS,
     Counted,
     Expected,
     Leak,
     PooledLoss,
     find_leaks,
     log_false_onsets,
-    moment_chance,
 )
 from schemas.units import SECOND_NS
 

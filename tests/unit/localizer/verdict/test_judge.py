@@ -16,6 +16,7 @@ from localizer.verdict.judge import (
     BURST_WINDOWS_NS,
     Judge,
     _is_one_delay,
+    _is_sure,
     _may_be_echo,
     agents_must_live_since,
     by_queues,
@@ -77,6 +78,24 @@ def test_an_rnic_is_not_blamed_for_an_agent_that_may_answer_no_more(
     now_ns = cut[0].seen_ns + SECOND_NS // 2
     assert judge._may_be_stall(case, now_ns) is waits
     assert not judge._may_be_stall(case, now_ns + 2 * SECOND_NS)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "doubt", "sure"),
+    [
+        ("ll", 0.09, False),
+        ("ss", 0.09, True),
+        ("sl", 0.09, False),
+        ("ll", 0.04, True),
+    ],
+)
+def test_chance_is_ruled_out_for_a_leak_by_its_pooled_test(
+    kinds: str, doubt: float, *, sure: bool
+) -> None:
+    """Two 5-tuples that lost single probes say little by themselves: the leak was known before."""
+    each = {"s": AnomalyKind.STRAY_LOSS, "l": AnomalyKind.LOSS}
+    flows = tuple(bad(n, each[kind], 0) for n, kind in enumerate(kinds))
+    assert _is_sure(cast(Case, SimpleNamespace(open=flows, doubt=doubt))) is sure
 
 
 def late(answers_ns: np.ndarray) -> list[BadFlow]:
