@@ -465,7 +465,7 @@ class JobState:
         how long each may (µs), in place of what is usual.
         """
         found = []
-        limits: dict[str, int] = {}
+        limits: dict[tuple[str, bool], int] = {}
         cold = self.cold
         for rank, state in self.ranks.items():
             if state.ended or state.is_silent(now_ns) or state.batch.recorded_at is None:
@@ -474,12 +474,13 @@ class JobState:
             if oldest is None:
                 continue
             waited = state.waited(oldest)
-            limit = most or limits.get(oldest.communicator)
+            key = oldest.communicator, cold or oldest.is_cold
+            limit = most or limits.get(key)
             if limit is None:
                 limit = self.limit(oldest.communicator, oldest.timeout_ms)
-                if cold:
+                if cold or oldest.is_cold:
                     limit = max(limit, patience(oldest.timeout_ms))
-                limits[oldest.communicator] = limit
+                limits[key] = limit
             if waited > limit:
                 # The longest wait so far was about half of the limit, or less.
                 since_ns = state.read_ns - us_to_ns(waited - limit // 2)

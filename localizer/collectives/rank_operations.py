@@ -93,12 +93,14 @@ class OldestWait(NamedTuple):
     """The operation that has waited longest.
 
     `began_at` is when it was launched or, where its GPU says so, begun, in microseconds by the
-    rank's clock.
+    rank's clock. `is_cold`: it is of the rank's first iteration, whatever was launched since: a
+    program that does not wait launches the next one before the first has ended.
     """
 
     communicator: str
     timeout_ms: int | None
     began_at: int
+    is_cold: bool
 
 
 class Launch(NamedTuple):
@@ -227,7 +229,7 @@ class RankOperations:
         self._counts = found = counts.tolist()
         if found[NEW_KINDS]:
             self._kinds = np.concatenate((self._kinds, notes[KIND, : found[NEW_KINDS]]))
-        if found[CAME] > MOST_COLD and len(self._kinds):
+        if found[CAME] > MOST_COLD and self._shapes:
             self._forget_kinds()
         self._unmeasured = marks[UNMEASURED, : found[KNOWN]].copy()
         if found[TAKEN] or found[REMOVED] or found[KNOWN] < len(known):
@@ -249,12 +251,18 @@ class RankOperations:
         return ([*held, told.tables], len(held)) if len(told) else (held, 0)
 
     def _shapes_in(self, tables: Tables) -> Int64s:
-        """Return by signature a number of what it does and of the shapes of its inputs."""
+        """Return by signature a number of what it does and of the shapes of its inputs.
+
+        What comes when so many are known has one number: it may be told without ever ending.
+        """
         if self._shapes_of[0] is not tables:
-            numbers = [
-                self._shapes.setdefault((s.operation, s.input_sizes), len(self._shapes))
-                for s in tables.signatures
-            ]
+            shapes, numbers = self._shapes, []
+            for signature in tables.signatures:
+                shape = signature.operation, signature.input_sizes
+                number = shapes.get(shape, MOST_COLD)
+                if shape not in shapes and len(shapes) < MOST_COLD:
+                    number = shapes[shape] = len(shapes)
+                numbers.append(number)
             self._shapes_of = tables, np.array(numbers, np.int64)
         return self._shapes_of[1]
 
@@ -331,6 +339,7 @@ class RankOperations:
                     self._names[values[ROW["communicator"]]],
                     None if timeout_ms == NULL else timeout_ms,
                     values[began_row],
+                    self.warm_from is None or values[ROW["record_id"]] < self.warm_from,
                 )
         return self._oldest
 

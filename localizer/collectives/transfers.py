@@ -11,12 +11,14 @@ ahead.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from localizer.collectives.groups import Group, is_finished
 from localizer.collectives.histories import transfers_of
 from localizer.collectives.waiting import Edge, Node, Place, Wait
 from schemas.records import CollectiveOp, CollectiveSnapshot
 
+NONE: Final[Mapping[int, Sequence[CollectiveOp]]] = {}
 # The name of a group, and sender and receiver as ranks of the job.
 Pair = tuple[str, tuple[int, int]]
 
@@ -46,7 +48,7 @@ def waits_of_pairs(
                 # Only the first that is unfinished: what follows waits for it.
                 pending[pair].setdefault(snapshot.rank, (len(own), operation))
     found = []
-    progress = _Progress(groups)
+    progress = _Progress(groups, {snapshot.rank: snapshot.operations for snapshot in snapshots})
     for pair, held in pending.items():
         name, ends = pair
         place = Place(name, 0, *ends)
@@ -56,7 +58,8 @@ def waits_of_pairs(
             launched = other in held or (whole[rank] and len(theirs) >= number)
             sure = launched or (whole[rank] and whole.get(other, False))
             if not sure:
-                launched = progress.as_many_since(rank, other, ids[pair][rank][:number], theirs)
+                own = ids[pair][rank][:number]
+                launched = other in whole and progress.as_many_since(rank, other, own, theirs)
             found.append(Wait(rank, place if launched else other, place, operation, sure=sure))
     return found
 
@@ -105,8 +108,11 @@ class _Progress:
     transfers that the other launched before.
     """
 
-    def __init__(self, groups: Mapping[str, Group]) -> None:
+    def __init__(
+        self, groups: Mapping[str, Group], operations: Mapping[int, Sequence[CollectiveOp]] = NONE
+    ) -> None:
         self._groups = groups
+        self._operations = operations
         # Of a large job few ranks are asked for: their groups are looked for then.
         self._groups_of: dict[int, set[str]] | None = None
 
@@ -127,25 +133,51 @@ class _Progress:
     ) -> bool:
         """Return whether another rank launched as many transfers since an operation of both.
 
-        The last such collective operation before the last of a rank's transfers. False if there is
-        none, or fewer are known: a transfer may be launched before a collective operation and its
-        other end after it, and of those between, a history may lack some.
+        That is the last such collective operation before the last of a rank's transfers. False if
+        there is none, or if it is not sure that both may be counted from there on: of a rank that
+        some operation since then is not known, and of the first whose earlier transfers had not
+        ended when it launched the collective operation. It launches transfers ahead of what they
+        meet then, so that its first one since may be the other's second.
 
         Parameters
         ----------
         own, theirs
             Record ids of the two ranks' transfers of a pair, in order.
         """
-        after, since, until = -1, -1, own[-1]
+        found: tuple[CollectiveOp, CollectiveOp] | None = None
         for name in self._shared(rank, other):
             here, there = (self._groups[name].operations.get(r, {}) for r in (rank, other))
-            common = (n for n, o in here.items() if o.record_id < until and n in there)
+            common = (n for n, o in here.items() if o.record_id < own[-1] and n in there)
             sequence = max(common, default=None)
-            if sequence is not None and here[sequence].record_id > after:
-                after, since = here[sequence].record_id, there[sequence].record_id
-        if after < 0:
+            if sequence is not None and (
+                found is None or here[sequence].record_id > found[0].record_id
+            ):
+                found = here[sequence], there[sequence]
+        if found is None:
+            return False
+        after, since = found[0].record_id, found[1].record_id
+        if not (self._knows_all(rank, after, own[-1]) and self._knows_all(other, since)):
+            return False
+        if self._was_ahead(rank, found[0], own):
             return False
         return sum(n > since for n in theirs) >= sum(n > after for n in own)
+
+    def _knows_all(self, rank: int, after: int, until: int | None = None) -> bool:
+        """Return whether all that a rank launched after a record id is known; ids have no gaps."""
+        ids = [o.record_id for o in self._operations[rank] if o.record_id > after]
+        if until is not None:
+            ids = [n for n in ids if n <= until]
+        return len(set(ids)) == max(ids, default=after) - after
+
+    def _was_ahead(self, rank: int, collective: CollectiveOp, own: Sequence[int]) -> bool:
+        """Return whether a transfer before a collective operation ended after its launch."""
+        launched_at = collective.launched_at
+        before = {n for n in own if n < collective.record_id}
+        return launched_at is not None and any(
+            o.completed_at is not None and o.completed_at > launched_at
+            for o in self._operations[rank]
+            if o.record_id in before
+        )
 
     def _shared(self, rank: int, other: int) -> list[str]:
         """Return the groups of two ranks, by name."""

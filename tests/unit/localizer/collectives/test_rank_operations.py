@@ -194,7 +194,8 @@ def test_columns_say_what_the_twin_says(
         oldest = state.oldest_wait()
         if oldest is not None and not state._counts[TIMED]:
             first = min(waiting, key=lambda o: (o.launched_at, o.record_id))
-            assert oldest == (first.communicator, first.timeout_ms, first.launched_at)
+            cold = twin.warm_from is None or first.record_id < twin.warm_from
+            assert oldest == (first.communicator, first.timeout_ms, first.launched_at, cold)
         elif not state._counts[TIMED]:
             assert not waiting
     assert state.take_cold() == twin.cold
@@ -263,5 +264,41 @@ def test_of_those_that_wait_only_so_many_are_known() -> None:
     last = waiting[-1]._replace(state=CollectiveState.COMPLETED)
     state.apply(BatchOperations.of_records([last]), 4, whole=False)
     assert (state.pending, state.newest) == (MOST_PENDING, last.record_id)
-    assert state.oldest_wait() == ("dp", 0, 0)
+    assert state.oldest_wait() == ("dp", 0, 0, True)
     assert np.all(np.diff([o.record_id for o in state.records()]) > 0)
+
+
+def test_shapes_of_operations_that_never_end_fill_no_memory() -> None:
+    """Each batch has new ones; the first iteration does not end either."""
+    state = RankOperations()
+    waiting = operation(0, "dp", CollectiveState.STARTED, (0, None, None))
+    for first in range(0, 3 * MOST_COLD, 100):
+        told = [waiting._replace(input_sizes=((first + n,),)) for n in range(100)]
+        state.apply(BatchOperations.of_records(told), 4, whole=False)
+    assert len(state._shapes) <= MOST_COLD
+    state.begin_warm()
+    state.apply(BatchOperations.of_records([waiting]), 4, whole=False)
+    assert not state._shapes
+
+
+def test_what_is_left_of_the_first_iteration_is_cold() -> None:
+    """A program that does not wait has launched the next iterations before the first ends."""
+    state = RankOperations()
+    done, waits = CollectiveState.COMPLETED, CollectiveState.STARTED
+    kinds = ["tp", "dp"]
+    told = [operation(n, kinds[n % 2], done, (n, None, n + 1)) for n in range(12)]
+    state.apply(BatchOperations.of_records(told[:1]), 20, whole=False)
+    state.apply(BatchOperations.of_records(told[2:]), 20, whole=False)
+    assert state.warm_from is not None
+    late = operation(1, "dp", waits, (1, None, None))
+    state.apply(BatchOperations.of_records([late]), 20, whole=False)
+    oldest = state.oldest_wait()
+    assert oldest is not None
+    assert oldest.is_cold
+    state.apply(BatchOperations.of_records([told[1]]), 20, whole=False)
+    state.apply(
+        BatchOperations.of_records([operation(12, "tp", waits, (12, None, None))]), 20, whole=False
+    )
+    oldest = state.oldest_wait()
+    assert oldest is not None
+    assert not oldest.is_cold

@@ -1,5 +1,7 @@
 """Which end of a transfer is behind, where a ring has lost how many there were."""
 
+import pickle
+
 from localizer.collectives.diagnosis import Certainty, HangClass, diagnose
 from probers.collectives.flight_recorder import read_dump
 from tests.flight_recorder import Rank
@@ -99,3 +101,23 @@ def test_who_is_surely_behind_is_so_whatever_is_not_known() -> None:
     dumps = [read_dump(r.time_out().pickled(ring=RING), f"d{r.rank}") for r in ranks]
     (finding,) = diagnose([dump.snapshot for dump in dumps]).findings
     assert finding.certainty is Certainty.SURE
+
+
+def test_a_history_with_holes_is_not_counted() -> None:
+    """Of two transfers since what all did, the receiver's history lacks the one that was sent."""
+    ranks = [Rank(rank, GROUPS) for rank in range(4)]
+    for _ in range(4):
+        for rank in ranks:
+            rank.launch("0")
+    ranks[2].launch("9", "send 1->0", p2p=True)
+    ranks[0].launch("9", "recv 0<-1", p2p=True)
+    ranks[0].launch("9", "recv 0<-1", p2p=True, state="started")
+    ranks[1].launch("1", state="started")
+    dumps = []
+    for rank in ranks:
+        document = rank.time_out().document(ring=RING)
+        if rank is ranks[0]:
+            del document["entries"][-2]
+        dumps.append(read_dump(pickle.dumps(document, protocol=2), f"d{rank.rank}").snapshot)
+    found = [(finding.hang_class, finding.ranks) for finding in diagnose(dumps).findings]
+    assert found == [(HangClass.NEVER_LAUNCHED, (2,))]
