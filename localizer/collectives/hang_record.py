@@ -161,7 +161,7 @@ def unrecorded_hang_of(cluster: str, job: JobState, cause: Cause, now_ns: int) -
         endpoint_ids=endpoints_of(job.ranks, ends)[:MAX_ENDPOINTS],
         stuck_flows=_stuck(job, cause),
         waited_ns=cause.lasts_ns,
-        summary=f"{job.task_id} stands still: {_what(cause, UNRECORDED)}"[:MAX_TEXT],
+        summary=f"{job.task_id} stands still: {_what(cause, UNRECORDED, gone=True)}"[:MAX_TEXT],
         evidence=tuple(text[:MAX_TEXT] for text in cause.evidence[:MAX_EVIDENCE]),
         next_steps=cause.next_steps[:MAX_STEPS],
         producer_version=VERSION,
@@ -224,11 +224,12 @@ def _summary(task_id: str, finding: Finding, cause: Cause) -> str:
     return f"{task_id} hangs in {finding.operation}{at} of group {finding.group}; {wait}: {what}"
 
 
-def _what(cause: Cause, undecided: str = UNDECIDED) -> str:
-    """Return in words what is wrong with whom."""
+def _what(cause: Cause, undecided: str = UNDECIDED, *, gone: bool = False) -> str:
+    """Return in words what is wrong with whom; `gone`: the kernel says of who is missing that."""
     who = rank_text(cause.ranks) if cause.ranks else "some rank"
     text = SUMMARIES.get(cause.hang_class, undecided)
-    if cause.hang_class is HangClass.RANK_MISSING and cause.certainty is not Certainty.SURE:
+    missing = cause.hang_class is HangClass.RANK_MISSING
+    if missing and cause.certainty is not Certainty.SURE and not gone:
         # Its collector may be gone, and not the rank.
         text = PERHAPS_GONE
     several = len(cause.ranks) > 1

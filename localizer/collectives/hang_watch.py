@@ -37,7 +37,7 @@ from localizer.collectives.room import EASY_SHARE, FULL_SHARE, LEFT_SHARE, MOST_
 from localizer.collectives.slow_causes import slow_cause
 from localizer.collectives.unrecorded import unrecorded_cause
 from localizer.collectives.usual_waits import READ_TWICE_US
-from schemas.enums import Certainty, FaultLifecycle, HangClass
+from schemas.enums import Certainty, FaultLifecycle, HangClass, ProcessState
 from schemas.ids import STATE_SEPARATOR
 from schemas.records import CollectiveBatch, CollectiveSnapshot, Hang, SocketBatch
 from schemas.units import SECOND_NS, us_to_ns
@@ -89,7 +89,8 @@ def event_time(newest_ns: int, told_ns: int, quiet_ns: int) -> int:
 class _Watched:
     """A job, its last hang, in which attempt of the job, and when it was last looked at.
 
-    Until `aside_ns` nothing is taken of it: it held too much.
+    Until `aside_ns` nothing is taken of it: it held too much. `seen_ns`: when there was last
+    something to tell of one whose ranks record nothing. `begun`: which processes those were.
     """
 
     job: JobState
@@ -97,6 +98,8 @@ class _Watched:
     attempt: int | None = None
     looked_ns: int = 0
     aside_ns: int = 0
+    seen_ns: int = 0
+    begun: tuple[int, int] = (0, 0)
 
     @property
     def open_hang(self) -> Hang | None:
@@ -340,20 +343,32 @@ class HangWatch:
     def _decide_unrecorded(self, watched: _Watched, now_ns: int) -> Hang | None:
         """Return what is to be told of a job of whose operations nothing is known."""
         job, known = watched.job, watched.open_hang
-        job.stillness.observe(job.sockets, now_ns, hung=job.hung)
+        again_ns = AGAIN_LARGE_NS if len(job.ranks) > LARGE else AGAIN_NS
+        if now_ns - watched.looked_ns < again_ns:
+            return None
+        watched.looked_ns = now_ns
+        if watched.begun != (begun := (job.attempt, job.restarted_ns)):
+            watched.begun = begun
+            job.stillness.begin_anew(now_ns)
+        # A pause of which nobody knows why, and that ended by itself, was one after all.
+        hung = known is not None and known.hang_class is not HangClass.UNDECIDED
+        job.stillness.observe(job.sockets, now_ns, hung=hung)
         cause = unrecorded_cause(job, now_ns)
+        if cause is not None or not watched.seen_ns:
+            watched.seen_ns = now_ns
         if known is not None:
             why = _why_not_watched(watched, known, now_ns)
             if why is None and known.communicator is not None:
                 # What it was told from has not come yet, as when this process has just begun.
                 return None
+            if why is None and (cause is None or cause.hang_class is not known.hang_class):
+                why = _why_not_stopped(job, known, now_ns)
             if why is None and cause is None:
-                why = _why_not_still(job, known)
+                why = _why_not_still(watched, known, now_ns)
             if why is not None:
                 return resolved(known, now_ns, why)
-        if cause is None or now_ns - watched.looked_ns < AGAIN_NS:
+        if cause is None:
             return None
-        watched.looked_ns = now_ns
         return _follow(watched, unrecorded_hang_of(self._cluster, job, cause, now_ns), now_ns)
 
     def _slow(self, job: JobState, now_ns: int) -> Hang | None:
@@ -466,12 +481,32 @@ def _why_not_watched(watched: _Watched, hang: Hang, now_ns: int) -> str | None:
     return None
 
 
-def _why_not_still(job: JobState, hang: Hang) -> str | None:
+def _why_not_stopped(job: JobState, hang: Hang, now_ns: int) -> str | None:
+    """Return why nobody knows that the processes named are stopped; None: some are, or may be."""
+    event_ns = us_to_ns(hang.event_at)
+    if hang.hang_class is not HangClass.PROCESS_STOPPED or now_ns <= event_ns:
+        return None
+    named = [job.ranks.get(rank) for rank in hang.ranks]
+    over = all(
+        state is not None
+        and (
+            state.is_silent(now_ns)
+            or (state.arrived_ns > event_ns and state.process_state is not ProcessState.STOPPED)
+        )
+        for state in named
+    )
+    return "none of these processes is seen to be stopped any more" if over else None
+
+
+def _why_not_still(watched: _Watched, hang: Hang, now_ns: int) -> str | None:
     """Return why a job of which nothing wrong is seen stands still no longer; None: it may."""
+    job, event_ns = watched.job, us_to_ns(hang.event_at)
     if job.ranks and all(state.ended for state in job.ranks.values()):
         return "its ranks have ended"
-    moves = job.stillness.moved_ns > us_to_ns(hang.event_at)
-    return "bytes move between its ranks again" if moves else None
+    if job.stillness.moved_ns > event_ns:
+        return "bytes move between its ranks again"
+    unseen = now_ns - max(watched.seen_ns, event_ns) > RETURN_NS
+    return "what it was told from has not been seen for a minute" if unseen else None
 
 
 def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int) -> str | None:

@@ -134,6 +134,8 @@ class JobState:
         When a rank was last seen to have been started anew.
     stillness
         Of a job that records no operations: when bytes moved between its ranks.
+    recorded
+        Whether the recorder of any rank was ever read.
     """
 
     task_id: str
@@ -155,6 +157,7 @@ class JobState:
     readers: SlowReaders = field(default_factory=SlowReaders)
     restarted_ns: int = 0
     stillness: Stillness = field(default_factory=Stillness)
+    recorded: bool = False
     # By rank, its last newest operations, and up to when each was seen not to be over (µs).
     _held_up: dict[int, dict[int, int]] = field(default_factory=dict)
     _compared_ns: int = 0
@@ -263,6 +266,7 @@ class JobState:
             self.refused += 1
             return
         self.heard_ns = max(self.heard_ns, arrived_ns)
+        self.recorded |= batch.recorded_at is not None
         if batch.world_size is not None:
             self.world_size = batch.world_size
         if anew:
@@ -433,8 +437,8 @@ class JobState:
 
     @property
     def unrecorded(self) -> bool:
-        """Whether no rank's recorder was ever read, as where there is none."""
-        return all(state.batch.recorded_at is None for state in self.ranks.values())
+        """Whether there are ranks, and the recorder of none was ever read."""
+        return bool(self.ranks) and not self.recorded
 
     @property
     def cold(self) -> bool:

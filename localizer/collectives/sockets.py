@@ -121,7 +121,7 @@ def stuck_flows(states: Mapping[int, SocketState], ranks: Iterable[int]) -> list
         Either end is one of them.
     """
     wanted = set(ranks)
-    owners = _owners(states)
+    owners: Mapping[Ends, list[tuple[int, str]]] | None = None
     found = []
     for rank, state in states.items():
         for socket in state.batch.sockets:
@@ -133,6 +133,8 @@ def stuck_flows(states: Mapping[int, SocketState], ranks: Iterable[int]) -> list
                 stalled_ns = state.arrived_ns - state.still_ns[ends]
             if stalled_ns < STUCK_NS:
                 continue
+            # Of a job that is well there are none: nothing is looked up then.
+            owners = _owners(states) if owners is None else owners
             peer = _peer(socket, owners, state.batch.host_id)
             if rank in wanted or peer in wanted:
                 repeats = bool(socket.backoff) or bool(socket.retransmits)

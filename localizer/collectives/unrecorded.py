@@ -3,7 +3,8 @@
 There is no graph of who waits for whom. What the kernel says of processes and connections tells a
 process that is stopped or gone, and bytes that nobody acknowledges. That all stand still and none
 of this is seen is told late, and of nobody: a rank that does not launch what the others wait for
-looks as they do.
+looks as they do. Stillness is that of bytes over TCP, and means something only where these moved
+all the time before.
 """
 
 from collections.abc import Sequence
@@ -49,12 +50,15 @@ def unrecorded_cause(job: JobState, now_ns: int) -> Cause | None:
     alive = [s for s in job.ranks.values() if not s.ended]
     if not alive or any(s.arrived_ns < job.restarted_ns for s in alive):
         return None
-    found = (
-        _stopped(alive, job, now_ns)
-        or _ended(alive, job, now_ns)
-        or _network(job, now_ns)
-        or _still(alive, job, now_ns)
-    )
+    found = _stopped(alive, job, now_ns)
+    if found is None and (still_ns := _still_ns(alive, job, now_ns)) is not None:
+        gone = [
+            s for s in job.ranks.values()
+            if s.ended and us_to_ns(job.attempt - s.attempt) < RESTART_NS
+        ]  # fmt: skip
+        found = _network(job, now_ns, still_ns)
+        if found is None and still_ns > _least_ns(job):
+            found = _ended(gone, alive, now_ns, still_ns) if gone else _still(job, still_ns)
     if found is None:
         return None
     doubts = [NOT_RECORDED]
@@ -66,13 +70,13 @@ def unrecorded_cause(job: JobState, now_ns: int) -> Cause | None:
 
 
 def _stopped(alive: Sequence[RankState], job: JobState, now_ns: int) -> Cause | None:
-    """Return whose process the kernel called stopped in two readings."""
+    """Return whose process the kernel called stopped in two readings, and who is still read."""
     ranks = [
         s.rank
         for s in alive
         if s.process_state is ProcessState.STOPPED
-        and now_ns - s.state_ns >= READ_TWICE_NS
-        and s.arrived_ns > s.state_ns
+        and s.arrived_ns - s.state_ns >= READ_TWICE_NS
+        and not s.is_silent(now_ns)
     ]
     if not ranks:
         return None
@@ -89,41 +93,51 @@ def _stopped(alive: Sequence[RankState], job: JobState, now_ns: int) -> Cause | 
     )  # fmt: skip
 
 
-def _ended(alive: Sequence[RankState], job: JobState, now_ns: int) -> Cause | None:
-    """Return whose process is no more, while the others are there and do nothing.
+def _least_ns(job: JobState) -> int:
+    """Return how long nothing may move.
 
-    Processes of a job that is over end one after another. Where those that are left are the
-    fewer, they may finish what is left to do: they have longer.
+    A pause in which all take part, such as an evaluation, looks like a hang: where nothing is
+    recorded nothing shorter than what one rank may let the others wait is one.
     """
-    gone = [
-        s for s in job.ranks.values() if s.ended and us_to_ns(job.attempt - s.attempt) < RESTART_NS
-    ]
-    if not gone or now_ns - max(s.state_ns for s in gone) < READ_TWICE_NS:
+    usual_us = job.stillness.usual.limit(1)
+    return max(0 if usual_us is None else us_to_ns(usual_us), PATIENCE_NS)
+
+
+def _ended(
+    gone: Sequence[RankState], alive: Sequence[RankState], now_ns: int, still_ns: int
+) -> Cause | None:
+    """Return whose process is no more, while the others, the more of them, do nothing.
+
+    Processes of a job that is over end one after another: the last may finish what is left to do.
+    """
+    if len(gone) >= len(alive) or now_ns - max(s.state_ns for s in gone) < PATIENCE_NS:
         return None
-    least_ns = READ_TWICE_NS if len(gone) < len(alive) else PATIENCE_NS
-    still_ns = _still_ns(alive, job, now_ns)
-    if still_ns is None or still_ns < least_ns:
-        return None
-    ranks = [s.rank for s in gone]
     evidence = [
         *(f"{process_text(s)} has ended" for s in gone[:SHOWN_RANKS]),
         f"the others are there, do nothing, and have exchanged nothing for "
         f"{still_ns / SECOND_NS:.0f} s",
     ]
     return _cause(
-        (HangClass.RANK_MISSING, Certainty.LIKELY), ranks, evidence, LOOK_AT_PROCESS[1:],
-        now_ns - min(s.state_ns for s in gone),
+        (HangClass.RANK_MISSING, Certainty.LIKELY), [s.rank for s in gone], evidence,
+        LOOK_AT_PROCESS[1:], now_ns - min(s.state_ns for s in gone),
     )  # fmt: skip
 
 
-def _network(job: JobState, now_ns: int) -> Cause | None:
-    """Return bytes between ranks that were sent again, and not acknowledged in two readings."""
+def _network(job: JobState, now_ns: int, still_ns: int) -> Cause | None:
+    """Return bytes between ranks that were sent again, and not acknowledged in two readings.
+
+    Only while nothing moves: of a job that goes on they are a connection that nobody needs.
+    """
+    if still_ns < READ_TWICE_NS:
+        return None
     fresh = {r: s for r, s in job.sockets.items() if now_ns - s.arrived_ns <= SILENT_NS}
     flows = [
-        flow
+        # No longer than was seen here: what a host tells may be any number.
+        replace(flow, stalled_ns=min(flow.stalled_ns, still_ns))
         for flow in stuck_flows(fresh, job.ranks)
-        if flow.repeats and flow.dst_rank is not None and flow.stalled_ns >= READ_TWICE_NS
-    ]
+        if flow.repeats and {flow.src_rank, flow.dst_rank} <= job.ranks.keys()
+        and flow.stalled_ns >= READ_TWICE_NS
+    ]  # fmt: skip
     if not flows:
         return None
     evidence = [flow_text(flow) for flow in flows[:SHOWN_FLOWS]]
@@ -137,18 +151,8 @@ def _network(job: JobState, now_ns: int) -> Cause | None:
     return replace(found, flows=tuple(flows))
 
 
-def _still(alive: Sequence[RankState], job: JobState, now_ns: int) -> Cause | None:
-    """Say that nothing moves and nobody works, for longer than ever: of nobody.
-
-    A pause in which all take part, such as an evaluation, looks so, too: where nothing is recorded
-    nothing shorter than what one rank may let the others wait is a hang.
-    """
-    usual_us = job.stillness.usual.limit(1)
-    still_ns = _still_ns(alive, job, now_ns)
-    if usual_us is None or still_ns is None:
-        return None
-    if still_ns <= max(us_to_ns(usual_us), PATIENCE_NS):
-        return None
+def _still(job: JobState, still_ns: int) -> Cause | None:
+    """Say that nothing moves and nobody works, for longer than ever: of nobody."""
     longest_s = job.stillness.usual.longest * US_NS / SECOND_NS
     evidence = [
         f"no byte has moved between its ranks for {still_ns / SECOND_NS:.0f} s, before never for "
@@ -160,8 +164,11 @@ def _still(alive: Sequence[RankState], job: JobState, now_ns: int) -> Cause | No
 
 
 def _still_ns(alive: Sequence[RankState], job: JobState, now_ns: int) -> int | None:
-    """Return for how long nothing has moved between ranks that do not work; None: not known."""
-    if not job.stillness.moved_ns:
+    """Return for how long nothing has moved between ranks that do not work; None: not known.
+
+    Nor is it where bytes did not move in most readings before: then stillness means nothing.
+    """
+    if not job.stillness.steady:
         return None
     until_ns = now_ns
     for state in alive:

@@ -67,3 +67,31 @@ def test_what_is_usual_is_learnt_while_nothing_hangs() -> None:
             stillness.observe({0: state, 1: peer}, at_s * SECOND_NS, hung=hung)
     assert stillness.moved_ns == 70 * SECOND_NS
     assert (stillness.usual.count, stillness.usual.longest) == (2, 7_000_000)
+
+
+def test_other_processes_begin_anew() -> None:
+    """Neither what was usual, nor the pause until bytes move again."""
+    stillness = Stillness()
+    state = SocketState(batch(0, socket(0, 1)), SECOND_NS)
+    peer = SocketState(batch(1, socket(1, 0)), SECOND_NS)
+    for number, at_s in enumerate([1, 3, 5, 100, 102]):
+        state.apply_batch(batch(0, socket(0, 1, acked_bytes=number)), at_s * SECOND_NS)
+        if at_s == 100:
+            stillness.begin_anew(50 * SECOND_NS)
+            assert stillness.moved_ns == 0
+        stillness.observe({0: state, 1: peer}, at_s * SECOND_NS, hung=False)
+    assert (stillness.usual.count, stillness.usual.longest) == (1, 2_000_000)
+
+
+def test_stillness_means_something_where_bytes_moved_all_the_time() -> None:
+    """In most readings of a minute and more."""
+    for every_s, steady in ((2, True), (10, False)):
+        stillness = Stillness()
+        state = SocketState(batch(0, socket(0, 1)), SECOND_NS)
+        peer = SocketState(batch(1, socket(1, 0)), SECOND_NS)
+        for number in range(40):
+            at_ns = (1 + number * every_s) * SECOND_NS
+            assert not (stillness.steady and number < 30)
+            state.apply_batch(batch(0, socket(0, 1, acked_bytes=number)), at_ns)
+            stillness.observe({0: state, 1: peer}, at_ns, hung=False)
+        assert stillness.steady is steady
