@@ -21,7 +21,9 @@ from schemas.ids import rank_key
 STUCK: Final = "collective_stuck"
 OF_NOBODY: Final = ", of nobody"
 STRETCH_S: Final = 60.0
-# That all stand still is told after a minute.
+# Stillness counts once bytes have moved for a minute in this attempt.
+TRAINED_S: Final = 90.0
+# That all stand still, or that a rank has ended, is told after a minute.
 TIMEOUT_S: Final = 90.0
 # What ends rank 0 ends the job: JAX's coordinator lives there, and the others end themselves.
 FIRST: Final = 0
@@ -101,6 +103,7 @@ def measure(
             say(row("none", "", "nothing", f"{false[-1]} faults", None, right=not false[-1]))
             for number, cause in chosen:
                 rig.anew()
+                false.append(rig.healthy(TRAINED_S))
                 outcome = rig.run(cause, number, turn, TIMEOUT_S)
                 rank = rank_key(outcome.target)[1]
                 wanted = expected_of(cause, rank)
@@ -122,7 +125,7 @@ def sentence(said: Said) -> str:
 def row(
     cause: str, target: str, wanted: str, said: str, delay_s: float | None, *, right: bool
 ) -> str:
-    """Return a row of the guide's table."""
+    """Return a row of the table that is printed."""
     after = "" if delay_s is None else f"{delay_s:.1f} s"
     cells = cause, target, wanted, said, after, "yes" if right else "**no**"
     return f"| {' | '.join(cells)} |"
