@@ -159,9 +159,11 @@ def main() -> int:
     print_table(options.name, figures if causes else rows, notes)
     if causes:
         return 0 if all(row.met for row in figures) else 1
-    render_page(page, rows, bench.COMMAND, machine(), notes)
-    if hasattr(bench, "draw"):
-        bench.draw(rows)
+    # Where nothing could be measured the page tells of no run today.
+    if figures:
+        render_page(page, rows, bench.COMMAND, machine(), notes)
+        if hasattr(bench, "draw"):
+            bench.draw(rows)
     return 0 if all(row.met for row in rows) else 1
 
 
