@@ -105,7 +105,7 @@ def up(
             spines=usual.spines if spines is None else spines,
         )
         workload = Workload(shape=shape, stages=stages, period_ns=round(period * SECOND_NS))
-        ranks = _job(job, job_python, workload.period_ns, stages)
+        ranks = _job(job, job_python, workload.period_ns, stages, kind)
         _topics(settings, apply=apply_topics)
         if detach:
             _up_detached(
@@ -142,10 +142,12 @@ def up(
 
 
 def _job(
-    job: str | None, python: Path | None, period_ns: int, stages: int | None
+    job: str | None, python: Path | None, period_ns: int, stages: int | None, kind: str
 ) -> "JobConfig | None":
-    from ops.lab.errors import LabUsageError
+    from ops.lab.errors import LabError, LabUsageError
+    from ops.lab.fault_kinds import NETNS_LAB
     from ops.lab.frameworks import framework_of, job_python
+    from ops.lab.kind import lab_kind
     from ops.lab.ranks import JobConfig
 
     if job is None:
@@ -155,6 +157,11 @@ def _job(
     framework = framework_of(job)
     if stages is not None:
         raise LabUsageError("--stages is of the simulated job: a real one has no pipeline")
+    # Before its framework, which is large: it would be installed in vain.
+    if kind != NETNS_LAB:
+        raise LabUsageError(f"a real job trains in a {NETNS_LAB} lab only: add --kind {NETNS_LAB}")
+    if (lacking := lab_kind(kind).missing()) is not None:
+        raise LabError(f"no {kind} lab here: {lacking}")
     return JobConfig(
         python=job_python(python, framework).absolute(),
         framework=framework,
