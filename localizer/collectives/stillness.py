@@ -42,6 +42,7 @@ class Stillness:
     _begun_ns: int = 0
     _hung: bool = False
     _every_ns: int = READING_NS
+    _looked_ns: int = 0
     _moves: deque[int] = field(default_factory=lambda: deque(maxlen=STEADY_MOVES))
 
     def begin_anew(self, now_ns: int) -> None:
@@ -61,8 +62,9 @@ class Stillness:
         self._hung |= hung
         if now_ns < self._next_ns:
             return
-        every_ns = SECOND_NS * max(1, len(states) // LOOKED_AT_ONCE)
-        self._next_ns, self._every_ns = now_ns + every_ns, max(READING_NS, every_ns)
+        self._next_ns = now_ns + SECOND_NS * max(1, len(states) // LOOKED_AT_ONCE)
+        # Who asks may do so less often.
+        self._every_ns, self._looked_ns = max(READING_NS, now_ns - self._looked_ns), now_ns
         moved_ns = last_move(states)
         if moved_ns <= max(self.moved_ns, self._begun_ns):
             return

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from localizer.collectives.sockets import SocketState
 from localizer.collectives.stillness import Stillness, last_move
 from schemas.ids import rank_id
@@ -83,15 +85,20 @@ def test_other_processes_begin_anew() -> None:
     assert (stillness.usual.count, stillness.usual.longest) == (1, 2_000_000)
 
 
-def test_stillness_means_something_where_bytes_moved_all_the_time() -> None:
-    """In most readings of a minute and more."""
-    for every_s, steady in ((2, True), (10, False)):
-        stillness = Stillness()
-        state = SocketState(batch(0, socket(0, 1)), SECOND_NS)
-        peer = SocketState(batch(1, socket(1, 0)), SECOND_NS)
-        for number in range(40):
-            at_ns = (1 + number * every_s) * SECOND_NS
-            assert not (stillness.steady and number < 30)
-            state.apply_batch(batch(0, socket(0, 1, acked_bytes=number)), at_ns)
-            stillness.observe({0: state, 1: peer}, at_ns, hung=False)
-        assert stillness.steady is steady
+@pytest.mark.parametrize(
+    ("every_s", "look_s", "steady"), [(2, 2, True), (4, 2, True), (10, 2, False), (2, 10, True)]
+)
+def test_stillness_means_something_where_bytes_moved_all_the_time(
+    every_s: int, look_s: int, steady: bool
+) -> None:
+    """In most readings of a minute and more, or in most looks at a job that is large."""
+    stillness = Stillness()
+    state = SocketState(batch(0, socket(0, 1)), SECOND_NS)
+    peer = SocketState(batch(1, socket(1, 0)), SECOND_NS)
+    for s in range(1, 400):
+        if s % every_s == 0:
+            state.apply_batch(batch(0, socket(0, 1, acked_bytes=s)), s * SECOND_NS)
+        if s % look_s == 0:
+            stillness.observe({0: state, 1: peer}, s * SECOND_NS, hung=False)
+        assert not (stillness.steady and s < 58)
+    assert stillness.steady is steady
