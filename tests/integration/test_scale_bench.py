@@ -24,7 +24,7 @@ from schemas.topics import PROBE_ROUND
 
 pytestmark = pytest.mark.broker
 
-SHAPE = ClusterShape(agents=20, seconds=20, warm_s=3)
+SHAPE = ClusterShape(agents=20, seconds=30, warm_s=3)
 LIFE = LoadShape(agents=12, rnics=2, targets=5, bodies=3, late=0.0)
 
 
