@@ -11,7 +11,7 @@ def test_kernels_are_there_afterwards(capsys: pytest.CaptureFixture[str]) -> Non
     """And nothing is left to compile at a start."""
     warm.main()
     assert "ready after" in capsys.readouterr().out
-    before = len(operation_fold.match.signatures)  # type: ignore[attr-defined]
+    before = len(operation_fold.fold.signatures)  # type: ignore[attr-defined]
     operation_fold.warm()
     search.warm()
-    assert before == len(operation_fold.match.signatures) > 0  # type: ignore[attr-defined]
+    assert before == len(operation_fold.fold.signatures) > 0  # type: ignore[attr-defined]
