@@ -118,7 +118,9 @@ class _Look:
         evidence = [
             f"{process_text(self._states[r])} is stopped (state T)" for r in ranks[:SHOWN_RANKS]
         ]
-        return _cause((HangClass.PROCESS_STOPPED, Certainty.SURE), ranks, evidence, LOOK_AT_STOPPED)
+        return make_cause(
+            (HangClass.PROCESS_STOPPED, Certainty.SURE), ranks, evidence, LOOK_AT_STOPPED
+        )
 
     def ended(self) -> Cause | None:
         """Return whose process is no more."""
@@ -127,7 +129,7 @@ class _Look:
             return None
         evidence = [f"{process_text(self._states[r])} has ended" for r in ranks[:SHOWN_RANKS]]
         steps = diagnosis.LOOK_AT_PROCESS[1:]
-        return _cause((HangClass.RANK_MISSING, Certainty.SURE), ranks, evidence, steps)
+        return make_cause((HangClass.RANK_MISSING, Certainty.SURE), ranks, evidence, steps)
 
     def desynchronised(self) -> Cause | None:
         """Return the ranks that do different things."""
@@ -135,7 +137,9 @@ class _Look:
         if finding.hang_class is not diagnosis.HangClass.DESYNCHRONISED:
             return None
         certainty = CERTAINTY[finding.certainty]
-        return _cause((HangClass.DESYNCHRONISED, certainty), finding.ranks, (), finding.next_steps)
+        return make_cause(
+            (HangClass.DESYNCHRONISED, certainty), finding.ranks, (), finding.next_steps
+        )
 
     def network(self) -> Cause | None:
         """Return bytes of or for the suspects that the other end's kernel does not acknowledge."""
@@ -144,14 +148,11 @@ class _Look:
             return None
         repeats = any(flow.repeats for flow in flows)
         certainty = Certainty.SURE if repeats and not self._behind else Certainty.LIKELY
-        evidence = [flow_text(flow) for flow in flows[:SHOWN_FLOWS]]
-        if len(flows) > SHOWN_FLOWS:
-            evidence.append(f"and {len(flows) - SHOWN_FLOWS} sockets more")
         hosts = {rank: state.batch.host_id for rank, state in self._job.ranks.items()}
-        ranks = common_ranks(flows, hosts)
-        return _cause(
-            (HangClass.NETWORK, certainty), ranks, evidence, LOOK_AT_NETWORK, tuple(flows)
-        )
+        return make_cause(
+            (HangClass.NETWORK, certainty), common_ranks(flows, hosts), flow_texts(flows),
+            LOOK_AT_NETWORK, flows=tuple(flows),
+        )  # fmt: skip
 
     def never_launched(self) -> Cause | None:
         """Return the ranks that are behind, wait for nothing, and are alive."""
@@ -163,7 +164,7 @@ class _Look:
             return self._silent(silent)
         # Of those that are behind and not heard it is not known whether they still are.
         evidence = [_work_text(self._states[r]) for r in alive[:SHOWN_RANKS] if r in self._states]
-        return _cause(
+        return make_cause(
             (HangClass.NEVER_LAUNCHED, CERTAINTY[self._finding.certainty]),
             alive,
             [text for text in evidence if text],
@@ -178,7 +179,7 @@ class _Look:
         ]
         hosts = sorted({self._states[r].batch.host_id for r in ranks})
         evidence.append(f"collector, host or its way to the broker is down: {', '.join(hosts)}")
-        return _cause(
+        return make_cause(
             (HangClass.RANK_MISSING, Certainty.UNDECIDED), ranks, evidence, self._finding.next_steps
         )
 
@@ -189,7 +190,7 @@ class _Look:
             return None
         evidence = [f"nothing was ever heard of {rank_text(finding.ranks)}"]
         what = HangClass.RANK_MISSING, CERTAINTY[finding.certainty]
-        return _cause(what, finding.ranks, evidence, finding.next_steps)
+        return make_cause(what, finding.ranks, evidence, finding.next_steps)
 
     def unread(self) -> Cause | None:
         """Return whose process uses no time at all, and what lies there unread."""
@@ -197,13 +198,8 @@ class _Look:
         others = [r for r in self._states if r not in still]
         if not still or not others:
             return None
-        evidence = []
-        for rank in still[:SHOWN_RANKS]:
-            sockets = self._job.sockets.get(rank)
-            unread = 0 if sockets is None else sockets.unread_bytes()
-            text = f"{process_text(self._states[rank])} uses no CPU time, those of the others do"
-            evidence.append(f"{text}; {unread:,} bytes lie there unread" if unread else text)
-        return _cause(
+        evidence = idle_texts(still, self._job, "uses no CPU time, those of the others do")
+        return make_cause(
             (HangClass.PROCESS_STOPPED, Certainty.LIKELY), still, evidence, LOOK_AT_STOPPED
         )
 
@@ -211,7 +207,9 @@ class _Look:
         """Say that GPUs are left: all launched, and nothing is on the network."""
         if unbegun := self._finding.unbegun:
             evidence = [f"others' GPUs have begun it, not that of {rank_text(unbegun)}"]
-            return _cause((HangClass.GPU_STOPPED, Certainty.LIKELY), unbegun, evidence, LOOK_AT_GPU)
+            return make_cause(
+                (HangClass.GPU_STOPPED, Certainty.LIKELY), unbegun, evidence, LOOK_AT_GPU
+            )
         libraries = {(s.batch.library or "").lower() for s in self._states.values()}
         sockets = [self._job.sockets.get(r) for r in self._suspects]
         if not libraries or any("nccl" not in library for library in libraries):
@@ -221,7 +219,7 @@ class _Look:
         if not self._is_on_sockets():
             return None
         evidence = ["no byte is queued, unacknowledged or unread at any socket of these ranks"]
-        return _cause((HangClass.GPU_STOPPED, Certainty.LIKELY), (), evidence, LOOK_AT_GPU)
+        return make_cause((HangClass.GPU_STOPPED, Certainty.LIKELY), (), evidence, LOOK_AT_GPU)
 
     def _is_on_sockets(self) -> bool:
         """Return whether the sockets carry the job's bytes: what RDMA carries they do not show."""
@@ -251,7 +249,7 @@ class _Look:
         evidence = []
         if unknown:
             evidence.append(f"the sockets of {rank_text(sorted(unknown))} are not known")
-        return _cause(
+        return make_cause(
             (HangClass.UNDECIDED, Certainty.UNDECIDED), (), evidence, self._finding.next_steps
         )
 
@@ -333,17 +331,20 @@ class _Look:
         return replace(cause, certainty=certainty, evidence=evidence)
 
 
-def _cause(
+def make_cause(
     what: tuple[HangClass, Certainty],
     ranks: Iterable[int],
     evidence: Iterable[str],
     next_steps: Iterable[str],
+    *,
     flows: tuple[Stuck, ...] = (),
+    lasts_ns: int = 0,
 ) -> Cause:
+    """Return a cause whose ranks are in order."""
     hang_class, certainty = what
     return Cause(
         hang_class=hang_class, certainty=certainty, ranks=tuple(sorted(ranks)),
-        evidence=tuple(evidence), next_steps=tuple(next_steps), flows=flows,
+        evidence=tuple(evidence), next_steps=tuple(next_steps), flows=flows, lasts_ns=lasts_ns,
     )  # fmt: skip
 
 
@@ -351,6 +352,20 @@ def process_text(state: RankState) -> str:
     """Return how people are told of a rank's process."""
     pid = state.batch.pid
     return f"the process of rank {state.rank}" + ("" if pid is None else f" (pid {pid})")
+
+
+def idle_texts(ranks: Sequence[int], job: JobState, what: str) -> list[str]:
+    """Return how people are told of the first processes that take nothing in, and what lies there.
+
+    `what` says why they do not.
+    """
+    found = []
+    for rank in ranks[:SHOWN_RANKS]:
+        sockets = job.sockets.get(rank)
+        unread = 0 if sockets is None else sockets.unread_bytes()
+        text = f"{process_text(job.ranks[rank])} {what}"
+        found.append(f"{text}; {unread:,} bytes lie there unread" if unread else text)
+    return found
 
 
 def _work_text(state: RankState) -> str:
@@ -363,7 +378,15 @@ def _work_text(state: RankState) -> str:
     return f"{process_text(state)} {does}: {share:.2f} cores since its last launch"
 
 
-def flow_text(flow: Stuck) -> str:
+def flow_texts(flows: Sequence[Stuck]) -> list[str]:
+    """Return how people are told of sockets that are stuck: of the first ones one by one."""
+    evidence = [_flow_text(flow) for flow in flows[:SHOWN_FLOWS]]
+    if len(flows) > SHOWN_FLOWS:
+        evidence.append(f"and {len(flows) - SHOWN_FLOWS} sockets more")
+    return evidence
+
+
+def _flow_text(flow: Stuck) -> str:
     """Return how people are told of bytes that are not acknowledged."""
     other = f"rank {flow.dst_rank}" if flow.dst_rank is not None else flow.peer
     text = (

@@ -15,10 +15,11 @@ from localizer.collectives.diagnosis import LOOK_AT_PROCESS
 from localizer.collectives.hang_causes import (
     LOOK_AT_NETWORK,
     LOOK_AT_STOPPED,
-    SHOWN_FLOWS,
     SHOWN_RANKS,
     Cause,
-    flow_text,
+    flow_texts,
+    idle_texts,
+    make_cause,
     process_text,
 )
 from localizer.collectives.job_state import RESTART_NS, JobState
@@ -80,16 +81,11 @@ def _stopped(alive: Sequence[RankState], job: JobState, now_ns: int) -> Cause | 
     ]
     if not ranks:
         return None
-    evidence = []
-    for rank in sorted(ranks)[:SHOWN_RANKS]:
-        sockets = job.sockets.get(rank)
-        unread = 0 if sockets is None else sockets.unread_bytes()
-        text = f"{process_text(job.ranks[rank])} is stopped (state T)"
-        evidence.append(f"{text}; {unread:,} bytes lie there unread" if unread else text)
+    evidence = idle_texts(sorted(ranks), job, "is stopped (state T)")
     since_ns = min(job.ranks[rank].state_ns for rank in ranks)
-    return _cause(
+    return make_cause(
         (HangClass.PROCESS_STOPPED, Certainty.SURE), ranks, evidence, LOOK_AT_STOPPED,
-        now_ns - since_ns,
+        lasts_ns=now_ns - since_ns,
     )  # fmt: skip
 
 
@@ -117,9 +113,9 @@ def _ended(
         f"the others are there, do nothing, and have exchanged nothing for "
         f"{still_ns / SECOND_NS:.0f} s",
     ]
-    return _cause(
+    return make_cause(
         (HangClass.RANK_MISSING, Certainty.LIKELY), [s.rank for s in gone], evidence,
-        LOOK_AT_PROCESS[1:], now_ns - min(s.state_ns for s in gone),
+        LOOK_AT_PROCESS[1:], lasts_ns=now_ns - min(s.state_ns for s in gone),
     )  # fmt: skip
 
 
@@ -140,15 +136,11 @@ def _network(job: JobState, now_ns: int, still_ns: int) -> Cause | None:
     ]  # fmt: skip
     if not flows:
         return None
-    evidence = [flow_text(flow) for flow in flows[:SHOWN_FLOWS]]
-    if len(flows) > SHOWN_FLOWS:
-        evidence.append(f"and {len(flows) - SHOWN_FLOWS} sockets more")
     hosts = {rank: state.batch.host_id for rank, state in job.ranks.items()}
-    found = _cause(
-        (HangClass.NETWORK, Certainty.SURE), common_ranks(flows, hosts), evidence,
-        LOOK_AT_NETWORK, max(flow.stalled_ns for flow in flows),
+    return make_cause(
+        (HangClass.NETWORK, Certainty.SURE), common_ranks(flows, hosts), flow_texts(flows),
+        LOOK_AT_NETWORK, flows=tuple(flows), lasts_ns=max(flow.stalled_ns for flow in flows),
     )  # fmt: skip
-    return replace(found, flows=tuple(flows))
 
 
 def _still(job: JobState, still_ns: int) -> Cause | None:
@@ -158,8 +150,8 @@ def _still(job: JobState, still_ns: int) -> Cause | None:
         f"no byte has moved between its ranks for {still_ns / SECOND_NS:.0f} s, before never for "
         f"more than {longest_s:.0f} s; none of them is stopped, none has ended, none works"
     ]
-    return _cause(
-        (HangClass.UNDECIDED, Certainty.UNDECIDED), (), evidence, LOOK_AT_STACKS, still_ns
+    return make_cause(
+        (HangClass.UNDECIDED, Certainty.UNDECIDED), (), evidence, LOOK_AT_STACKS, lasts_ns=still_ns
     )
 
 
@@ -179,17 +171,3 @@ def _still_ns(alive: Sequence[RankState], job: JobState, now_ns: int) -> int | N
             return None
         until_ns = min(until_ns, sockets.arrived_ns)
     return max(0, until_ns - job.stillness.moved_ns)
-
-
-def _cause(
-    what: tuple[HangClass, Certainty],
-    ranks: Sequence[int],
-    evidence: Sequence[str],
-    next_steps: Sequence[str],
-    lasts_ns: int,
-) -> Cause:
-    hang_class, certainty = what
-    return Cause(
-        hang_class=hang_class, certainty=certainty, ranks=tuple(sorted(ranks)),
-        evidence=tuple(evidence), next_steps=tuple(next_steps), lasts_ns=lasts_ns,
-    )  # fmt: skip

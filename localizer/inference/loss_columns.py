@@ -5,19 +5,43 @@ losses, components, pairs, hosts and ways of replies are numbers, and what all t
 counted by sorts.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 import numpy as np
 
 from schemas.columns.arrays import Bools, Floats, Int64s
 
-if TYPE_CHECKING:
-    from localizer.inference.pooled_loss import PooledLoss
-
 K = TypeVar("K", bound=Hashable)
+Shares = Mapping[str, float]
 
 NONE: Final = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class PooledLoss:
+    """A lost probe, and what it crossed.
+
+    Attributes
+    ----------
+    pair
+        Source and destination.
+    hosts
+        Who probes and who answers.
+    replies
+        By component the probability that the reply would have crossed it, see
+        `localizer.network.replies`.
+    explained
+        Whether an open fault may have lost the reply.
+    """
+
+    lost_ns: int
+    components: Sequence[str]
+    pair: tuple[str, str]
+    hosts: tuple[str, str]
+    replies: Shares = field(default_factory=dict)
+    explained: bool = False
 
 
 class LossColumns:
@@ -40,7 +64,7 @@ class LossColumns:
     explained : (losses,) bool
     """
 
-    def __init__(self, losses: Sequence["PooledLoss"], bin_ns: int, now_ns: int) -> None:
+    def __init__(self, losses: Sequence[PooledLoss], bin_ns: int, now_ns: int) -> None:
         self._losses = losses
         self.lost_ns: Int64s = np.array([loss.lost_ns for loss in losses], np.int64)
         self.bins: Int64s = self.lost_ns // bin_ns
@@ -141,7 +165,7 @@ def _numbered(names: Iterable[K]) -> Int64s:
     return np.array([known.setdefault(name, len(known)) for name in names], np.int64)
 
 
-def _hosts_by_number(losses: Sequence["PooledLoss"], ends: Int64s) -> Int64s:
+def _hosts_by_number(losses: Sequence[PooledLoss], ends: Int64s) -> Int64s:
     """Return the two hosts of each set of hosts, by number; twice the same of one host alone."""
     known: dict[str, int] = {}
     found: dict[int, tuple[int, int]] = {}

@@ -8,15 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from localizer.inference.loss_columns import LossColumns
+from localizer.inference.loss_columns import LossColumns, PooledLoss
 from schemas.columns.arrays import Bools, Floats, Int64s
-
-if TYPE_CHECKING:
-    from localizer.inference.pooled_loss import PooledLoss
 
 # The losses must be so much likelier at the component than anywhere that, with the priors of
 # `localizer.inference.evidence`, it is twenty times likelier that a cable loses them (-6.9) than
@@ -58,7 +55,7 @@ class Places:
     """
 
     def __init__(
-        self, columns: LossColumns, losses: Sequence["PooledLoss"], since_ns: int, flows: int
+        self, columns: LossColumns, losses: Sequence[PooledLoss], since_ns: int, flows: int
     ) -> None:
         self._columns = columns
         self._losses = losses

@@ -37,8 +37,8 @@ What open faults lose of replies is expected, and what the component itself may 
 nothing about the network elsewhere.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
 from math import exp, lgamma, log, log1p, sqrt
 from typing import Final
@@ -53,7 +53,7 @@ from localizer.inference.loss_both_ways import (
     both_ways,
     outcomes_of,
 )
-from localizer.inference.loss_columns import LossColumns
+from localizer.inference.loss_columns import LossColumns, PooledLoss
 from localizer.inference.loss_moments import (
     BIN_NS,
     FRESH_BINS,
@@ -89,33 +89,6 @@ ALL_HIT: Final = 0.5
 # surest of them tell enough.
 MOST_COUNTED: Final = 2_048
 MAX_TESTED: Final = 64
-
-Shares = Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class PooledLoss:
-    """A lost probe, and what it crossed.
-
-    Attributes
-    ----------
-    pair
-        Source and destination.
-    hosts
-        Who probes and who answers.
-    replies
-        By component the probability that the reply would have crossed it, see
-        `localizer.network.replies`.
-    explained
-        Whether an open fault may have lost the reply.
-    """
-
-    lost_ns: int
-    components: Sequence[str]
-    pair: tuple[str, str]
-    hosts: tuple[str, str]
-    replies: Shares = field(default_factory=dict)
-    explained: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +200,6 @@ def find_leaks(
         crossing=crossing, flows=flows, rate_hz=rate_hz,
         watched_s=min(max(watched_ns, BIN_NS), LONGEST_NS) / SECOND_NS, now_ns=now_ns,
         log_bins=log(max(components, 1) * MONTH_NS / BIN_NS), expected=expected, counted=counted,
-        returning=returning,
     )  # fmt: skip
     names = columns.names
     enough = np.flatnonzero(columns.pair_counts() >= MIN_PAIRS).tolist()
@@ -253,10 +225,11 @@ def find_leaks(
     ]
     found: dict[str, Leak] = {}
     for one in losing:
-        elsewhere = _elsewhere(one, columns, flows, returning(names[one.component]))
+        back = returning(names[one.component])
+        elsewhere = _elsewhere(one, columns, flows, back)
         leak = tests.own(one.component, elsewhere)
         alone = leak.log_chance < 0
-        leak = min(leak, tests.both_ways(one, elsewhere), key=lambda leak: leak.log_chance)
+        leak = min(leak, tests.both_ways(one, elsewhere, back), key=lambda leak: leak.log_chance)
         if leak.log_chance == 0:
             continue
         places = Places(columns, losses, leak.since_ns, flows)
@@ -292,7 +265,6 @@ class _Tests:
     log_bins: float
     expected: Callable[[str], Expected]
     counted: Callable[[str], Counted | None]
-    returning: Callable[[str], Returning]
 
     def own(self, number: int, elsewhere: float) -> Leak:
         """Return the leak by the losses of a component's probes if so many elsewhere are chance."""
@@ -312,7 +284,7 @@ class _Tests:
             log_chance = counter.log_rate + _log_more(lost, (hz + known_hz) * span_s)
         return self._leak(component, log_chance, span_ns)
 
-    def both_ways(self, one: Losing, elsewhere: float) -> Leak:
+    def both_ways(self, one: Losing, elsewhere: float, back: Returning) -> Leak:
         """Return the leak by what is lost of probes and replies."""
         component = self.columns.names[one.component]
         hz = self._usual_hz(one.component, elsewhere)
@@ -327,7 +299,7 @@ class _Tests:
         outcomes = outcomes_of(
             one.component, one.replied, self._moments(one.component), self.columns, self.now_ns
         )
-        log_chance, span_ns = both_ways(outcomes, usual, self.returning(component))
+        log_chance, span_ns = both_ways(outcomes, usual, back)
         return self._leak(component, log_chance + self.log_bins, span_ns)
 
     def may_leak(self, number: int) -> bool:

@@ -20,6 +20,7 @@ from localizer.facts.findings import CHANCE_NS
 from localizer.facts.inputs import Sources
 from localizer.facts.stray_losses import HORIZON_NS, StrayLoss
 from localizer.inference.loss_both_ways import NO_REPLIES, Returning
+from localizer.inference.loss_columns import PooledLoss
 from localizer.inference.loss_moments import BIN_NS, LONGEST_NS
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.pooled_loss import (
@@ -28,7 +29,6 @@ from localizer.inference.pooled_loss import (
     Counted,
     Expected,
     Leak,
-    PooledLoss,
     find_leaks,
 )
 from localizer.network.flow_index import NOTHING, FlowIndex

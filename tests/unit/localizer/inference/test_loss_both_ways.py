@@ -19,9 +19,9 @@ from localizer.inference.loss_both_ways import (
     both_ways,
     outcomes_of,
 )
-from localizer.inference.loss_columns import LossColumns
+from localizer.inference.loss_columns import LossColumns, PooledLoss
 from localizer.inference.loss_moments import BIN_NS, LONGEST_NS, SPANS
-from localizer.inference.pooled_loss import MONTH_NS, PooledLoss, find_leaks
+from localizer.inference.pooled_loss import MONTH_NS, find_leaks
 from schemas.units import SECOND_NS
 
 BINS = SPANS[-1]

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localizer.inference.loss_columns import LossColumns
-from localizer.inference.pooled_loss import PooledLoss
+from localizer.inference.loss_columns import LossColumns, PooledLoss
 
 BIN_NS = 10
 NAMES = "abcd"

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
+from localizer.inference.loss_columns import PooledLoss
 from localizer.inference.loss_moments import BIN_NS, BLIP_NS, LONGEST_NS, SPANS, moment_chance
 from localizer.inference.pooled_loss import (
     Counted,
     Expected,
     Leak,
-    PooledLoss,
     find_leaks,
     log_false_onsets,
 )
