@@ -13,6 +13,7 @@ import pytest
 from ops.bench.rig.load import LoadShape
 from ops.bench.rig.report import Figure
 from ops.bench.throughput import core, peers, realtime
+from ops.bench.throughput.decoder import Decoder
 from ops.bench.throughput.peer_windows import TOPIC, WINDOWS
 from ops.bench.throughput.rig import FilledTopics, Rig
 from ops.bench.throughput.start import restart
@@ -55,6 +56,9 @@ def test_the_core_judges_a_recording() -> None:
     counts = alone.consume(before) + alone.consume(logs)
     assert counts["windows"] == SHAPE.paths
     assert counts["results"] + counts["duplicate"] == early + late
+    decoder = Decoder(flows=SHAPE.paths)
+    assert core.read_and_put(decoder, before) == early
+    assert core.read_and_put(decoder, logs) == late
 
 
 def test_bare_loops_decode_all(rig: Rig, filled: FilledTopics) -> None:
@@ -108,8 +112,10 @@ def test_bytes_depend_on_the_batch(rig: Rig) -> None:
 def test_delays_are_those_of_the_cuts(rig: Rig) -> None:
     """Each cut of a paced load has its anomaly, within seconds."""
     rows = realtime.delay(rig, 1, lambda _: None, rate_hz=4_000.0, warm_s=1.0, lasts_s=4.0)
-    p99, median, worst, missing = measured(rows).values()
+    p99, published, late, median, worst, missing = measured(rows).values()
     assert 0 < median <= p99 <= worst < 30
+    assert 0 < published <= p99
+    assert 0 <= late < 30
     assert missing == 0
 
 

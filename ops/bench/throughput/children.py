@@ -71,7 +71,7 @@ def fill(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def pace(options: argparse.Namespace) -> dict[str, Any]:
-    """Publish rounds when they begin; tell which 5-tuples were cut off in which round.
+    """Publish rounds when they begin; tell which 5-tuples were cut off in which round, and when.
 
     A round leaves at its Kafka timestamp: how long an agent collects results is not in it.
     """
@@ -80,7 +80,7 @@ def pace(options: argparse.Namespace) -> dict[str, Any]:
     interval_s = options.shape.interval_ns / 1e9
     # Begins on a whole interval, once the load is made.
     begin_s = (time.time() // interval_s + 2) * interval_s
-    cuts: list[tuple[str, str, int]] = []
+    cuts: list[tuple[str, str, int, int]] = []
     behind_s = 0.0
     for number in range(options.intervals):
         for slot_s, slot in _slots(load.interval(number, int(begin_s * 1e6))):
@@ -92,7 +92,7 @@ def pace(options: argparse.Namespace) -> dict[str, Any]:
             for sent in slot:
                 filler.publish(sent)
                 if sent.cut is not None:
-                    cuts.append((*sent.cut, sent.at_ms))
+                    cuts.append((*sent.cut, sent.at_ms, int(time.time() * 1e3)))
     found = filler.finish()
     return {**found, "begin_s": begin_s, "behind_s": behind_s, "cuts": cuts}
 

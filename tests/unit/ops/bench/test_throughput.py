@@ -1,5 +1,6 @@
 """The pure parts of the throughput bench: extrapolation, peers' windows, the day's recording."""
 
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from arena.world.fabric import FabricShape
 from localizer.config import CoreConfig
 from ops.bench.rig.load import Load, LoadShape
 from ops.bench.rig.report import Figure
-from ops.bench.throughput.decoder import Decoder
+from ops.bench.throughput.decoder import KEPT, Decoder
 from ops.bench.throughput.peer_windows import (
     LATENESS_MS,
     WINDOW_MS,
@@ -23,7 +24,9 @@ from ops.bench.throughput.replay import extrapolated_s, record, scenario
 from ops.bench.throughput.report import draw
 from ops.recording.diagnosis import INPUTS, diagnose
 from ops.recording.source import Source
+from schemas.codec import Codec
 from schemas.topics import PROBE_ROUND
+from streams.columns.rounds import FlowKey, round_columns
 from streams.config import DetectionConfig
 from tests.unit.streams.columns.numpy_statistics import statistics as ours
 
@@ -90,11 +93,33 @@ def test_the_bare_decoder_sees_what_fastavro_sees() -> None:
     assert Decoder(kernels=False).count(values) == results
 
 
+def test_the_least_a_core_must_do_puts_every_value_at_its_place() -> None:
+    """Of each 5-tuple the last results stand there, as fastavro reads them."""
+    shape = LoadShape(agents=3, rnics=2, targets=3, bodies=3, lost=0.01, cut=0.02, late=0, twice=0)
+    values = [sent.value for sent in Load(shape).rounds(60, 1_790_000_000 * 10**6)]
+    decoder, codec = Decoder(flows=shape.paths), Codec()
+    # The first rounds are read by fastavro, and teach the kernel.
+    decoder.count(values[:30])
+    decoder.used[:] = 0
+    assert decoder.count(values[30:]) == decoder.used.sum()
+    expected = defaultdict[FlowKey, list[list[int]]](list)
+    for value in values[30:]:
+        columns = round_columns(codec.decode_datum(PROBE_ROUND, value))
+        for key, measured in zip(columns.keys, columns.values.T.tolist(), strict=True):
+            expected[key].append(measured)
+    found = []
+    for row, used in enumerate(decoder.used.tolist()):
+        slots = [n % KEPT for n in range(max(0, used - KEPT), used)]
+        found.append(decoder.values[:, slots, row].T.tolist())
+    assert sorted(found) == sorted(one[-KEPT:] for one in expected.values())
+
+
 def test_a_cut_that_is_still_open_has_no_onset_of_its_own() -> None:
     """What is cut again too early is left out, and what was cut before the time that counts."""
     path, again = ("a", "b"), AGAIN_MS
-    cuts = [(*path, 0), (*path, again - 1), (*path, 2 * again), ("a", "c", 2 * again)]
-    assert judged(cuts, 10.0) == [(*path, 2 * again), ("a", "c", 2 * again)]
+    times_ms = [(*path, 0), (*path, again - 1), (*path, 2 * again), ("a", "c", 2 * again)]
+    cuts = [(src, dst, at_ms, at_ms + 1) for src, dst, at_ms in times_ms]
+    assert judged(cuts, 10.0) == cuts[2:]
     assert judged(cuts[:1], 0.0) == cuts[:1]
 
 
