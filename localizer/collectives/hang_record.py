@@ -256,8 +256,17 @@ def followed(known: Hang, found: Hang) -> Hang | None:
 
 
 def _is_worse(known: Hang, found: Hang) -> bool:
-    """Return whether a later look decides less: what was seen has gone with the sockets."""
-    return found.hang_class is HangClass.UNDECIDED and known.certainty is Certainty.SURE
+    """Return whether a later look decides less: what was seen has gone with the sockets.
+
+    Between two gaps of a cable that flaps nothing lies at any socket, which looks like a GPU that
+    stands still somewhere.
+    """
+    if known.certainty is not Certainty.SURE:
+        return False
+    by_absence = found.hang_class is HangClass.GPU_STOPPED and not found.ranks
+    return found.hang_class is HangClass.UNDECIDED or (
+        by_absence and known.hang_class is HangClass.NETWORK
+    )
 
 
 def resolved(hang: Hang, now_ns: int, why: str) -> Hang:

@@ -10,12 +10,12 @@ from localizer.collectives.batch_operations import NO_BATCH_OPERATIONS
 from localizer.collectives.diagnosis import Certainty, Finding
 from localizer.collectives.diagnosis import HangClass as Found
 from localizer.collectives.hang_causes import Cause
-from localizer.collectives.hang_record import Seen, hang_of
+from localizer.collectives.hang_record import Seen, followed, hang_of
 from localizer.collectives.job_state import JobState, Overdue
 from schemas import enums
 from schemas.bounds import bound_of, violation
 from schemas.codec import to_datum
-from schemas.records import CollectiveBatch
+from schemas.records import CollectiveBatch, Hang
 from schemas.topics import COLLECTIVE_HANG
 from schemas.units import SECOND_NS
 from tests.collective_batches import CLUSTER, Job, arrivals
@@ -97,3 +97,34 @@ def test_an_operation_of_any_name_launched_at_any_time_gives_a_record(tmp_path: 
     seen = Seen(finding=finding, communicator="0", cause=cause, overdue=overdue, notes=())
     hang = hang_of(CLUSTER, job, seen, ARRIVED_NS)
     assert violation(COLLECTIVE_HANG.name, to_datum(hang), ARRIVED_NS) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "kept"),
+    [
+        (("NETWORK", "SURE", (1, 2)), ("GPU_STOPPED", "LIKELY", ()), True),
+        (("NETWORK", "SURE", (1, 2)), ("UNDECIDED", "UNDECIDED", ()), True),
+        # Others' GPUs have begun it: that is seen, not concluded from nothing at the sockets.
+        (("NETWORK", "SURE", (1, 2)), ("GPU_STOPPED", "LIKELY", (3,)), False),
+        (("NETWORK", "SURE", (1, 2)), ("PROCESS_STOPPED", "SURE", (3,)), False),
+        (("NETWORK", "LIKELY", (1, 2)), ("GPU_STOPPED", "LIKELY", ()), False),
+        (("DESYNCHRONISED", "SURE", (1, 2)), ("GPU_STOPPED", "LIKELY", ()), False),
+    ],
+)
+def test_what_was_sure_is_not_replaced_by_what_is_seen_no_more(
+    known: tuple[str, str, tuple[int, ...]], found: tuple[str, str, tuple[int, ...]], kept: bool
+) -> None:
+    """Between two gaps of a cable that flaps nothing lies at any socket, and no GPU has stopped."""
+
+    def hang_as(said: tuple[str, str, tuple[int, ...]]) -> Hang:
+        name, certainty, ranks = said
+        return Hang(
+            cluster=CLUSTER, hang_id="h-1", task_id="job-a", seq=1,
+            state=enums.FaultLifecycle.OPEN, event_at=9, onset_at=5,
+            hang_class=enums.HangClass[name], certainty=enums.Certainty[certainty], ranks=ranks,
+            waiting_ranks=(1, 2), endpoint_ids=(), stuck_flows=(), communicator="3", sequence=49,
+            operation="all_reduce", waited_ns=SECOND_NS, summary="job-a hangs", evidence=(),
+            next_steps=(),
+        )  # fmt: skip
+
+    assert (followed(hang_as(known), hang_as(found)) is None) == kept
