@@ -185,14 +185,15 @@ class ArrivalClock:
     def __init__(self) -> None:
         self._newest_ns: int | None = None
         self._newest_in: dict[int, int] = {}
-        self._resumed_ns = 0
+        # The last pause: the newest heartbeat before it, and until when agents may be reconnecting.
+        self._pause_ns = (0, 0)
         self._resumed_in: dict[int, int] = {}
 
     def observe_arrival(self, partition: int, arrived_ns: int, usual_ns: int) -> None:
         """Observe a heartbeat of anybody; `usual_ns` is the usual interval of agents."""
         pause_ns = PAUSE_INTERVALS * usual_ns
         if self._newest_ns is not None and arrived_ns - self._newest_ns > pause_ns:
-            self._resumed_ns = arrived_ns + RECONNECT_NS
+            self._pause_ns = self._newest_ns, arrived_ns + RECONNECT_NS
         if arrived_ns - self._newest_in.get(partition, arrived_ns) > pause_ns:
             self._resumed_in[partition] = arrived_ns + RECONNECT_NS
         self._newest_ns = max(arrived_ns, self._newest_ns or arrived_ns)
@@ -202,11 +203,20 @@ class ArrivalClock:
         """Return the present by arrivals: not later than half an interval after the newest."""
         return now_ns if self._newest_ns is None else min(now_ns, self._newest_ns + usual_ns // 2)
 
+    def pauses(self, now_ns: int, usual_ns: int) -> bool:
+        """Return whether the log pauses now."""
+        return now_ns - self.time_ns(now_ns, usual_ns) > PAUSE_INTERVALS * usual_ns
+
+    @property
+    def last_pause_ns(self) -> tuple[int, int]:
+        """When the last pause that is over began, and until when agents may have reconnected."""
+        return self._pause_ns
+
     def resumed_ns(self, partition: int | None) -> int:
         """Return until when agents may have been looking for the broker after a pause."""
         if partition is None:
-            return self._resumed_ns
-        return max(self._resumed_ns, self._resumed_in.get(partition, 0))
+            return self._pause_ns[1]
+        return max(self._pause_ns[1], self._resumed_in.get(partition, 0))
 
 
 class Liveness:
@@ -430,7 +440,8 @@ class Liveness:
 
         It is while the agent is dead, and for some time after its return if the anomaly began
         during its silence; longer for `loss` (partial loss), which takes more answers to clear.
-        Only its prober can clear it: while that one is silent as well, this time does not pass.
+        Only its prober can clear it: while that one is silent as well, or nobody's records come
+        since the log pauses, this time does not pass.
         """
         if agent_id in self.dead:
             return True
@@ -449,14 +460,19 @@ class Liveness:
     def _heard_since_ns(
         self, agent_id: str | None, since_ns: int, now_ns: int, within_ns: int
     ) -> int:
-        """Return from when on an agent was heard for so long without a silence, at the earliest."""
+        """Return from when on an agent was heard for so long without a silence, at the earliest.
+
+        Nobody is heard while the log pauses.
+        """
         agent = None if agent_id is None else self._agents.get(agent_id)
         if agent is None:
             return since_ns
-        for silent_ns, back_ns in agent.silences:
+        for silent_ns, back_ns in sorted((*agent.silences, self._arrivals.last_pause_ns)):
             if silent_ns < since_ns + within_ns:
                 since_ns = max(since_ns, back_ns)
-        silent_now = self._silence(agent, now_ns) > PAUSED_INTERVALS
+        silent_now = self._silence(
+            agent, now_ns
+        ) > PAUSED_INTERVALS or self._arrivals.pauses(now_ns, self._usual_ns)
         return now_ns if silent_now and agent.heard_ns < since_ns + within_ns else since_ns
 
     def excusable(self) -> set[str]:

@@ -247,3 +247,30 @@ def test_an_excuse_lasts_while_nobody_can_clear_it() -> None:
     assert liveness.excused("c", onset, START + 37 * SECOND_NS, prober="a")
     assert not liveness.excused("c", onset, START + 39 * SECOND_NS, prober="a")
     assert liveness.excused("c", onset, back + SECOND_NS, prober="stranger")
+
+
+def test_an_excuse_lasts_while_the_log_pauses() -> None:
+    """The target is back; that rounds were answered again stands behind the broker's pause."""
+    liveness = beating(("a", "b", "c"))
+    go_on(liveness, ("a", "b"), 5, 12)
+    # The target was away from second 4 to 8, and the log pauses from 12 to 30.
+    go_on(liveness, ("c",), 8, 12)
+    onset = START + 9 * SECOND_NS // 2
+    assert liveness.excused("c", onset, START + 15 * SECOND_NS, prober="a")
+    assert liveness.excused("c", onset, START + 29 * SECOND_NS, prober="a")
+    # After it agents find the broker again, and three rounds are answered.
+    go_on(liveness, ("a", "b", "c"), 30, 50)
+    assert liveness.excused("c", onset, START + 45 * SECOND_NS, prober="a")
+    assert not liveness.excused("c", onset, START + 47 * SECOND_NS, prober="a")
+
+
+def test_a_pause_after_an_excuse_excuses_nothing() -> None:
+    """What was not cleared while the log went on is the network's."""
+    liveness = beating(("a", "b", "c"))
+    go_on(liveness, ("a", "b"), 5, 20)
+    go_on(liveness, ("c",), 8, 20)
+    onset = START + 9 * SECOND_NS // 2
+    assert not liveness.excused("c", onset, START + 17 * SECOND_NS, prober="a")
+    assert not liveness.excused("c", onset, START + 24 * SECOND_NS, prober="a")
+    go_on(liveness, ("a", "b", "c"), 30, 35)
+    assert not liveness.excused("c", onset, START + 35 * SECOND_NS, prober="a")
