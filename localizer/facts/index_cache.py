@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from localizer.facts.roster import Roster
+from localizer.network.directions import Directions
 from localizer.network.flow_index import FIRST, NOTHING, FlowIndex, NewFlow
 from localizer.network.paths import PathBook
 from localizer.network.plain_routes import Ends
@@ -37,13 +38,14 @@ class IndexCache:
         self._version: int | None = None
         # 5-tuples at the last `prepare`.
         self._prepared = 0
-        self._begin()
+        self._begin(None)
 
-    def _begin(self) -> None:
+    def _begin(self, before: Directions | None) -> None:
         self._index = FlowIndex()
         # Count of numbers at which their use is looked at again.
         self._check_at = SPARE_NUMBERS
         self._replies = ReplyWays(self._topology, self._index)
+        self._places = Directions(self._index, self._topology, self._replies, before=before)
         self._lists: dict[str, set[FlowId]] = {}
         # By 5-tuple the agents that list it; by endpoint the agents whose lists name it.
         self._owners: dict[FlowId, tuple[str, ...]] = {}
@@ -65,7 +67,7 @@ class IndexCache:
             return self._index
         if anew:
             self._version = self._topology.fabric_version
-            self._begin()
+            self._begin(self._places)
             agents, endpoints, keys, moved = (
                 set(self._roster.agents_with_list()),
                 set(),
@@ -156,6 +158,11 @@ class IndexCache:
         """Return the ways of replies according to the current index."""
         self.refresh()
         return self._replies
+
+    def places(self) -> Directions:
+        """Return the directed cables according to the current index."""
+        self.refresh()
+        return self._places
 
     def _wastes_numbers(self) -> bool:
         """Return whether most numbers or rows of the index belong to what left."""

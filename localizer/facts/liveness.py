@@ -470,10 +470,10 @@ class Liveness:
         for silent_ns, back_ns in sorted((*agent.silences, self._arrivals.last_pause_ns)):
             if silent_ns < since_ns + within_ns:
                 since_ns = max(since_ns, back_ns)
-        silent_now = self._silence(
-            agent, now_ns
-        ) > PAUSED_INTERVALS or self._arrivals.pauses(now_ns, self._usual_ns)
-        return now_ns if silent_now and agent.heard_ns < since_ns + within_ns else since_ns
+        if agent.heard_ns >= since_ns + within_ns:
+            return since_ns
+        silent_now = self._silence(agent, now_ns) > PAUSED_INTERVALS
+        return now_ns if silent_now or self._arrivals.pauses(now_ns, self._usual_ns) else since_ns
 
     def excusable(self) -> set[str]:
         """Return the agents that anomalies may be attributed to."""

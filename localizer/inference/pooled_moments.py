@@ -46,7 +46,7 @@ from scipy.special import gammaincc
 from localizer.inference.loss_moments import LEAST_FLOAT
 from localizer.inference.pooled_latency import counted_chances
 from localizer.inference.pooled_loss import MONTH_NS
-from localizer.network.flow_index import FlowIndex, RemainingFlows
+from localizer.network.directions import Directions, RemainingFlows
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
@@ -95,7 +95,7 @@ class UsualShares:
         self._greatest: dict[str, dict[int, float | None]] = {}
 
     def note(
-        self, late: Mapping[str, int], moments: Collection[str], index: FlowIndex, now_bin: int
+        self, late: Mapping[str, int], moments: Collection[str], places: Directions, now_bin: int
     ) -> None:
         """Note how many 5-tuples of components are late now, and for which it is a moment."""
         for component, count in late.items():
@@ -105,11 +105,11 @@ class UsualShares:
             if before is None or (component in moments and now_bin - first >= LEAST_USUAL):
                 bins[now_bin] = None
             else:
-                bins[now_bin] = max(before, count / max(count, index.count(component)))
+                bins[now_bin] = max(before, count / max(count, places.count(component)))
         for component, bins in list(self._greatest.items()):
             for old in [one for one in bins if one < now_bin - USUAL_BINS]:
                 del bins[old]
-            if component not in index.components:
+            if places.cable(component) not in places.index.components:
                 del self._greatest[component], self._first[component]
 
     def share(self, component: str, now_bin: int) -> float | None:
@@ -125,7 +125,7 @@ class UsualShares:
 
 def find_moments(
     late: Mapping[FlowId, LateFlow],
-    index: FlowIndex,
+    places: Directions,
     known: Iterable[str] = (),
     *,
     any_shape: bool = False,
@@ -138,8 +138,9 @@ def find_moments(
     ----------
     late
         The late 5-tuples.
-    index
-        All 5-tuples. Only late ones in it count: the others are on a path that was not traced.
+    places
+        What all 5-tuples cross. Only late ones in its index count: the others are on a path that
+        was not traced.
     known
         Components of open faults.
     any_shape
@@ -149,7 +150,7 @@ def find_moments(
     returns
         Says whether the replies of a 5-tuple may cross a component: they are late with it, too.
     """
-    keys = [key for key in late if key in index.by_key]
+    keys = [key for key in late if key in places.index.by_key]
     flows = [late[key] for key in keys]
     names = sorted({name for flow in flows for name in flow.components})
     if not names:
@@ -159,8 +160,8 @@ def find_moments(
     crossed = np.array([number[name] for flow in flows for name in flow.components], np.int64)
     owner = np.repeat(np.arange(len(flows)), [len(flow.components) for flow in flows])
     left = np.ones(len(flows), np.bool_)
-    rest = RemainingFlows(index)
-    numbers, shares = rest.numbers(names), np.array([usual(name) for name in names])
+    rest = RemainingFlows(places)
+    numbers, shares = rest.counted(names), np.array([usual(name) for name in names])
     found: dict[str, float] = {}
     for expected in (*sorted(known), *(None,) * MOST_AT_ONCE):
         counts = np.bincount(crossed[left[owner]], minlength=len(names))

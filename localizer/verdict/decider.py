@@ -95,11 +95,10 @@ class Decider:
             Nor follow it: it is so long ago that nothing of it is remembered.
         """
         self._tidier.tidy_before_decision(now_ns)
-        index = self._index.refresh()
+        places = self._index.places()
         self._leaks.observe_time(
             now_ns,
-            index,
-            self._index.replies,
+            places,
             self._resolved(),
             [i for i in self._lifecycle.open_faults() if i.group in (LOSS, OVERLAY)],
         )
@@ -108,8 +107,8 @@ class Decider:
             for i in self._lifecycle.open_faults()
             if i.group in (LOSS, OVERLAY, LATENCY)
         )
-        self._slow.observe_time(now_ns, index, faulty)
-        self._moments.observe_time(now_ns, index, self._index.replies, faulty)
+        self._slow.observe_time(now_ns, places, faulty)
+        self._moments.observe_time(now_ns, places, faulty)
         if not self._is_due(now_ns) or forgotten:
             return []
         if (

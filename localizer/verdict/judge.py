@@ -146,15 +146,13 @@ class Judge:
             witnesses = case.open if decided else case.own
             pairs = len({flow.key[:2] for flow in witnesses if _loses(flow)})
             # For lasting loss, one pair less is enough.
-            enough = pairs >= config.min_flows - (age_ns >= config.loss_settle_ns)
-            # A leak is found by the losses of minutes. If it is one of two components, half a
-            # minute more hardly brings another loss that could tell which. And none tells an RNIC
-            # from its only cable.
-            told = (
-                decided
-                or _at_port(case, self._sources.topology) >= config.confidence
-                or (_leaks(case) and _best_two(case) >= config.confidence)
-            )
+            lasting = age_ns >= config.loss_settle_ns
+            # A leak is found by the losses of minutes, and chance is ruled out: half a minute more
+            # hardly brings another loss, or tells which of several components it is. And none
+            # tells an RNIC from its only cable.
+            leaks = _leaks(case)
+            enough = pairs >= config.min_flows - (lasting or leaks)
+            told = decided or leaks or _at_port(case, self._sources.topology) >= config.confidence
             due = age_ns >= (config.loss_min_ns if told else config.loss_settle_ns)
         ready = (
             enough

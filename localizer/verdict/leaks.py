@@ -31,7 +31,8 @@ from localizer.inference.pooled_loss import (
     Leak,
     find_leaks,
 )
-from localizer.network.flow_index import NOTHING, FlowIndex
+from localizer.network.directions import Directions
+from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays, Shares
 from localizer.verdict.incident import Incident
 from schemas.enums import AnomalyFamily, AnomalyKind
@@ -104,8 +105,7 @@ class Leaks:
     def observe_time(
         self,
         now_ns: int,
-        index: FlowIndex,
-        replies: Callable[[], ReplyWays],
+        places: Directions,
         resolved: ResolvedFaults,
         open_faults: Sequence[Incident],
     ) -> None:
@@ -122,13 +122,13 @@ class Leaks:
             return
         self._leave_to(resolved)
         crossed = self._crossed(now_ns)
-        for component, leak in self._find(now_ns, crossed, index, replies(), open_faults).items():
+        for component, leak in self._find(now_ns, crossed, places, open_faults).items():
             self._leaks.setdefault(component, _Leak(leak.since_ns, []))
         lost = {name: leak.observe(name, crossed) for name, leak in self._leaks.items()}
         over = {name for name, leak in self._leaks.items() if leak.is_over(now_ns)}
         blamed = frozenset[str]().union(*(fault.components for fault in open_faults))
         if not over.isdisjoint(blamed):
-            self._leave_replies(over & blamed, blamed, crossed, replies())
+            self._leave_replies(over & blamed, blamed, crossed, places.replies)
             # What an open fault blames goes on; others are found again if anything is left of them.
             over |= self._leaks.keys() - blamed
         symptoms: dict[FlowId, Symptom] = {}
@@ -147,14 +147,14 @@ class Leaks:
         self,
         now_ns: int,
         crossed: Sequence[_Crossing],
-        index: FlowIndex,
-        replies: ReplyWays,
+        places: Directions,
         open_faults: Sequence[Incident],
     ) -> dict[str, Leak]:
         """Return the leaks, the surest first, and of the others what it does not explain.
 
         Replies that it loses are losses of other 5-tuples, on components that are well.
         """
+        index = places.index
         rate_hz = _rate_hz([one.loss for one in crossed])
         measure = partial(
             _Lossy.of, crossed=crossed, crossing=index.count, rate_hz=rate_hz, now_ns=now_ns
@@ -162,21 +162,24 @@ class Leaks:
         lossy = [measure(f.components, onset_ns=us_to_ns(f.event.onset_at)) for f in open_faults]
         leaks: dict[str, Leak] = {}
         for _ in range(MAX_LEAKS):
-            beside = _Beside(lossy, index, replies)
+            beside = _Beside(lossy, places)
             free = list(beside.losses(crossed))
-            found = find_leaks(
+            at_places = find_leaks(
                 free,
-                index.count,
+                places.count,
                 flows=len(index),
-                components=len(index.components),
+                components=places.place_count(),
                 rate_hz=rate_hz,
                 watched_ns=now_ns - self._since_ns,
                 now_ns=now_ns,
                 expected=beside.expected,
-                counted=lambda component: self._counted(component, now_ns, len(index.components)),
+                counted=lambda place: self._counted(
+                    places.cable(place), now_ns, len(index.components)
+                ),
                 returning=beside.returning,
                 at_host=partial(self._at_host, index),
             )
+            found = _of_components(at_places, places)
             if not found:
                 break
             best = min(found.values(), key=lambda leak: (leak.log_chance, leak.component))
@@ -317,8 +320,7 @@ class _Beside:
     """What is lost beside faults that are known, and what these lose of replies."""
 
     faults: Sequence[_Lossy]
-    index: FlowIndex
-    replies: ReplyWays
+    places: Directions
 
     def losses(self, crossed: Sequence[_Crossing]) -> Iterator[PooledLoss]:
         """Yield the losses of 5-tuples that cross none of the faults."""
@@ -326,9 +328,9 @@ class _Beside:
         for one in crossed:
             if blamed.isdisjoint(one.components):
                 pair = one.loss.key[:2]
-                ways = self.replies.shares(*pair)
+                way, ways = self.places.crossed(one.components), self.places.returned(*pair)
                 explained = not blamed.isdisjoint(ways)
-                yield PooledLoss(one.loss.lost_ns, one.components, pair, one.hosts, ways, explained)
+                yield PooledLoss(one.loss.lost_ns, way, pair, one.hosts, ways, explained)
 
     def expected(self, component: str) -> Expected:
         """Return the losses of a component's 5-tuples whose replies the faults lose."""
@@ -343,25 +345,37 @@ class _Beside:
                 bins += fault.bins
         return Expected(share, min(bins, 1.0))
 
-    def returning(self, component: str) -> Returning:
-        """Return the 5-tuples whose replies may cross a component, and whose probes do not.
+    def returning(self, place: str) -> Returning:
+        """Return the 5-tuples whose replies may cross a place, and whose probes do not.
 
         ECMP deals probes as it deals replies. So as many replies cross it as probes do, and if of
         the ways between two leaves a share s does, there are 1 / s as many 5-tuples between them
-        as cross it.
+        as cross it. Replies that cross a cable in one direction are those of probes that cross it
+        in the other, if at all.
         """
-        known = [share for ways in self._ways(component) if (share := ways.get(component, 0.0)) > 0]
+        cable = self.places.cable(place)
+        known = [share for ways in self._ways(place) if (share := ways.get(cable, 0.0)) > 0]
         if not known:
             return NO_REPLIES
         each = sum(1 / share for share in known) / len(known)
-        return Returning(self.index.count(component) * (each - 1), 1 / each)
+        others = each if self.places.is_directed(place) else each - 1
+        return Returning(self.places.count(place) * others, 1 / each)
 
-    def _ways(self, component: str) -> list[Shares]:
-        """Return the ways of the replies of some 5-tuples that cross a component."""
-        rows = self.index.rows_with(self.index.components.get(component, NOTHING))
+    def _ways(self, place: str) -> list[Shares]:
+        """Return the ways of the replies of some 5-tuples that cross a place."""
+        rows, key = self.places.rows(place), self.places.index.key
         # A few of them tell the mean; in order, so that they are always the same.
         rows = np.sort(rows)[:: max(1, len(rows) // SAMPLED_FLOWS)]
-        return [self.replies.shares(*self.index.key(row)[:2]) for row in rows.tolist()]
+        return [self.places.replies.shares(*key(row)[:2]) for row in rows.tolist()]
+
+
+def _of_components(found: Mapping[str, Leak], places: Directions) -> dict[str, Leak]:
+    """Return the leaks of components: of a cable that of the direction that shows it best."""
+    best: dict[str, Leak] = {}
+    for place, leak in sorted(found.items(), key=lambda one: (one[1].log_chance, one[0])):
+        component = places.cable(place)
+        best.setdefault(component, replace(leak, component=component))
+    return best
 
 
 def _alike(best: str, found: Mapping[str, Leak], losses: Sequence[PooledLoss]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Final
 from localizer.facts.anomalies import OpenAnomalies, Symptom
 from localizer.facts.inputs import Sources
 from localizer.inference.pooled_latency import find_slow
-from localizer.network.flow_index import FlowIndex, RemainingFlows
+from localizer.network.directions import Directions, RemainingFlows
 from schemas.enums import AnomalyFamily, AnomalyKind
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
@@ -29,7 +29,7 @@ class SlowComponents:
         self._next_ns = 0
 
     def observe_time(
-        self, now_ns: int, index: FlowIndex, faulty: frozenset[str] = frozenset()
+        self, now_ns: int, places: Directions, faulty: frozenset[str] = frozenset()
     ) -> None:
         """Test the components every `STEP_NS`; let 5-tuples that cross slow ones count as late.
 
@@ -43,17 +43,17 @@ class SlowComponents:
         sources = self._sources
         if sources.weak_latencies.empty and not self._slow:
             return
-        late = late_now(sources, sources.weak_latencies)
+        late, index = late_now(sources, sources.weak_latencies, places), places.index
         # Only those whose crossing is counted, too: the others are on a path that was not traced.
         counted = [components for key, (_, components) in late.items() if key in index.by_key]
         mine = Counter(c for components in counted for c in components if c in faulty)
         others = [components for components in counted if faulty.isdisjoint(components)]
-        rest = RemainingFlows(index)
+        rest = RemainingFlows(places)
         for component in sorted(faulty):
             rest.remove(component)
         find = partial(find_slow, known=self._slow, step_ns=STEP_NS)
         self._slow = frozenset(
-            find(mine, index.count, all_late=len(counted), flows=len(index))
+            find(mine, places.count, all_late=len(counted), flows=len(index))
         ) | frozenset(
             find(
                 Counter(c for components in others for c in components),
@@ -73,9 +73,9 @@ class SlowComponents:
 
 
 def late_now(
-    sources: Sources, board: OpenAnomalies
+    sources: Sources, board: OpenAnomalies, places: Directions
 ) -> dict[FlowId, tuple[Symptom, tuple[str, ...]]]:
-    """Return the late 5-tuples that the network may be responsible for, and what they cross."""
+    """Return the late 5-tuples that the network may be responsible for, and the places on them."""
     left = sources.roster.has_left
     # The round trips of probes that are not lost say little about latency.
     lossy = sources.anomalies.flows_of(AnomalyFamily.LOSS)
@@ -84,5 +84,5 @@ def late_now(
         if key in lossy or symptoms[0].is_probers or left(key[0]) or left(key[1]):
             continue
         crossed = sources.paths.components(key, symptoms[0].onset_ns)
-        found[key] = symptoms[0], crossed
+        found[key] = symptoms[0], places.crossed(crossed)
     return found

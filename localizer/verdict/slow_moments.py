@@ -10,7 +10,7 @@ So those count only where flow tables or states show that, at a component that a
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -25,8 +25,7 @@ from localizer.inference.pooled_moments import (
     find_moments,
     log_false_alarms,
 )
-from localizer.network.flow_index import FlowIndex
-from localizer.network.replies import ReplyWays
+from localizer.network.directions import Directions
 from localizer.verdict.leaks import is_over
 from localizer.verdict.slow_components import STEP_NS, late_now
 from schemas.enums import AnomalyKind
@@ -83,8 +82,7 @@ class _Look:
     """What all tests of one time share; arguments of `SlowMoments.observe_time`."""
 
     now_ns: int
-    index: FlowIndex
-    replies: Callable[[], ReplyWays]
+    places: Directions
     faulty: frozenset[str]
 
     @property
@@ -92,9 +90,9 @@ class _Look:
         """Return the number of the bin."""
         return self.now_ns // BIN_NS
 
-    def returns(self, key: FlowId, component: str) -> bool:
-        """Return whether the replies of a 5-tuple may cross a component."""
-        return component in self.replies().shares(*key[:2])
+    def returns(self, key: FlowId, place: str) -> bool:
+        """Return whether the replies of a 5-tuple may cross a place."""
+        return place in self.places.returned(*key[:2])
 
 
 class SlowMoments:
@@ -112,16 +110,15 @@ class SlowMoments:
     def observe_time(
         self,
         now_ns: int,
-        index: FlowIndex,
-        replies: Callable[[], ReplyWays],
+        places: Directions,
         faulty: frozenset[str] = frozenset(),
     ) -> None:
         """Test the components every `STEP_NS`; let 5-tuples that cross slow ones count as late.
 
         Parameters
         ----------
-        replies
-            Gives the ways of replies.
+        places
+            What may be slow: components, and directed cables.
         faulty
             Components of open faults, which explain what crosses them.
         """
@@ -132,10 +129,10 @@ class SlowMoments:
         board = self._sources.brief_latencies
         if board.empty and not self._all and not self._some:
             return
-        late = late_now(self._sources, board)
+        late = late_now(self._sources, board, places)
         some = {key: one for key, one in late.items() if one[0].of_some}
         shifted = {key: one for key, one in late.items() if key not in some}
-        look = _Look(now_ns, index, replies, faulty)
+        look = _Look(now_ns, places, faulty)
         symptoms = self._observe(self._some, some, look)
         symptoms |= self._observe(self._all, shifted, look)
         self._sources.anomalies.set_pooled(AnomalyKind.BRIEF_LATENCY, symptoms)
@@ -151,7 +148,7 @@ class SlowMoments:
         }
         if some:
             found = find_moments(
-                flows, look.index, look.faulty, any_shape=True, returns=look.returns
+                flows, look.places, look.faulty, any_shape=True, returns=look.returns
             )
         else:
             found = self._find_shifted(late, flows, look)
@@ -189,14 +186,14 @@ class SlowMoments:
         }
         found = find_moments(
             flows,
-            look.index,
+            look.places,
             look.faulty,
             usual=lambda name: shares.get(name) or 0.0,
             returns=look.returns,
         )
         slow = {name for name, known in self._all.items() if known.slow}
         counts = Counter(c for _, components in late.values() for c in components)
-        usual.note(counts, slow.union(look.faulty, found), look.index, look.bin)
+        usual.note(counts, slow.union(look.faulty, found), look.places, look.bin)
         return found
 
     def _in_software(self, late: Late) -> bool:
@@ -211,7 +208,7 @@ class SlowMoments:
         if known.slow:
             known.slow = not is_over([one * BIN_NS for one in bins], look.now_ns)
         elif bins[-1] == look.bin:
-            components = len(look.index.components)
+            components = look.places.place_count()
             known.slow = (
                 log_false_alarms(known.log_chance, components=components, step_ns=STEP_NS) <= 0
             )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -24,9 +25,13 @@ from localizer.inference.pooled_moments import (
     log_false_alarms,
     sums_apart,
 )
+from localizer.network.directions import Directions
 from localizer.network.flow_index import FlowIndex
+from localizer.network.replies import ReplyWays
+from localizer.network.topology import Topology
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
+from tests.unit.localizer.made import small_fabric
 
 CABLES, FLOWS = 20, 8
 STEP_NS = 2 * SECOND_NS
@@ -38,13 +43,18 @@ def crossed(cable: int) -> tuple[str, ...]:
     return (f"c{cable}", f"s{cable // 4}")
 
 
-def network() -> FlowIndex:
-    """Return all 5-tuples."""
+def network() -> Directions:
+    """Return what all 5-tuples cross; no topology tells of two directions."""
     index = FlowIndex()
     for cable, keys in enumerate(KEYS):
         for key in keys:
             index.set_flow(key, crossed(cable), "a", "b")
-    return index
+    return places(index, Topology())
+
+
+def places(index: FlowIndex, fabric: Topology) -> Directions:
+    """Return the directed cables of an index."""
+    return Directions(index, fabric, ReplyWays(fabric, index))
 
 
 def flows(
@@ -124,15 +134,42 @@ def test_arrays_find_what_one_by_one_is_found(seed: int, known: set[str], any_sh
     def returns(key: FlowId, place: str) -> bool:
         return (key, place) in returning
 
-    index = network()
+    known_places = network()
+    index = known_places.index
     wanted = plain_moments(
         {key: one for key, one in late.items() if key in index.by_key},
         index, known, any_shape=any_shape, usual=shares.__getitem__, returns=returns,
     )  # fmt: skip
     found = find_moments(
-        late, index, known, any_shape=any_shape, usual=shares.__getitem__, returns=returns
+        late, known_places, known, any_shape=any_shape, usual=shares.__getitem__, returns=returns
     )
     assert found == wanted
+
+
+def test_a_queue_of_one_direction_is_found_by_its_direction() -> None:
+    """Seven of seven are one moment that chance does not make in a month; of fourteen it might."""
+    fabric, index = small_fabric(spines=4), FlowIndex()
+    way = "l0 l0--s{0} s{0} l1--s{0} l1"
+    there = [("e0", "e1", n) for n in range(28)]
+    back = [("e1", "e0", n) for n in range(28)]
+    for n, (one, other) in enumerate(zip(there, back, strict=True)):
+        crosses = way.format(n % 4).split()
+        index.set_flow(one, crosses, "a", "b")
+        index.set_flow(other, crosses[::-1], "b", "a")
+    # As many elsewhere, so that they show what is usual.
+    for n in range(400):
+        index.set_flow(("e8", "e9", n), ("elsewhere",), "c", "d")
+    known = places(index, fabric)
+    late = {
+        key: LateFlow(known.crossed(tuple(index.crossed(key))), 4_000, 4_000) for key in there[::4]
+    }
+    found = find_moments(late, known)
+    step = {"components": known.place_count(), "step_ns": STEP_NS}
+    assert set(found) == {"l0--s0>s0", "l1--s0>l1"}
+    assert log_false_alarms({1: found["l0--s0>s0"]}, **step) < 0
+    undirected = {key: replace(one, components=tuple(index.crossed(key))) for key, one in late.items()}
+    both = find_moments(undirected, known)
+    assert log_false_alarms({1: both["l0--s0"]}, **step) > 0
 
 
 def test_chance_makes_no_alarm() -> None:
@@ -173,14 +210,14 @@ def test_a_switch_is_not_slow_by_its_slow_cable() -> None:
 
 def test_what_an_open_fault_explains_counts_for_nothing_else() -> None:
     """Four 5-tuples stay late between two cables, one of them at fault; two more are by chance."""
-    index = network()
+    known = network()
     both = [("x", "y", flow) for flow in range(4)]
     for key in both:
-        index.set_flow(key, ("c3", "c12"), "x", "y")
+        known.index.set_flow(key, ("c3", "c12"), "x", "y")
     late = dict.fromkeys(both, LateFlow(("c3", "c12"), 1_000, 1_000))
     late |= {key: LateFlow(crossed(12), 1_000, 1_000) for key in KEYS[12][:2]}
-    assert set(find_moments(late, index)) == {"c12"}
-    assert set(find_moments(late, index, known={"c3"})) == {"c3"}
+    assert set(find_moments(late, known)) == {"c12"}
+    assert set(find_moments(late, known, known={"c3"})) == {"c3"}
 
 
 def test_late_replies_make_no_moment_elsewhere() -> None:
@@ -205,17 +242,17 @@ def test_a_queue_makes_no_moment(level: float, found: bool) -> None:
 
 def test_phases_of_a_job_make_no_moment() -> None:
     """Six of a cable's eight in half of the bins: it is usual; all of another's are not."""
-    index, shares = network(), UsualShares()
+    known, shares = network(), UsualShares()
     for number in range(12):
-        shares.note({"c7": 6 if number % 2 else 5, "c3": int(number == 0)}, (), index, number)
+        shares.note({"c7": 6 if number % 2 else 5, "c3": int(number == 0)}, (), known, number)
     marks = np.zeros((CABLES, FLOWS), np.bool_)
     marks[7, :6] = True
-    assert "c7" in find_moments(flows(marks), index)
+    assert "c7" in find_moments(flows(marks), known)
     usual = {name: shares.share(name, 12) or 0.0 for name in ("c7", "c3")}
     assert usual == {"c7": 0.625, "c3": 0.0}
-    assert "c7" not in find_moments(flows(marks), index, usual=lambda name: usual.get(name, 0.0))
+    assert "c7" not in find_moments(flows(marks), known, usual=lambda name: usual.get(name, 0.0))
     marks[3] = True
-    found = find_moments(flows(marks), index, usual=lambda name: usual.get(name, 0.0))
+    found = find_moments(flows(marks), known, usual=lambda name: usual.get(name, 0.0))
     assert "c3" in found
 
 
@@ -228,9 +265,9 @@ def test_the_usual_share_is_the_median_bin(
     noted: dict[int, int], moments: set[int], later: int
 ) -> None:
     """As by listing all bins since the first late 5-tuple, without the present one and moments."""
-    index, shares = network(), UsualShares()
+    known, shares = network(), UsualShares()
     for number, count in sorted(noted.items()):
-        shares.note({"c7": count}, {"c7"} if number in moments else (), index, number)
+        shares.note({"c7": count}, {"c7"} if number in moments else (), known, number)
     now, begin = max(noted) + later, min(noted)
     first = max(begin, now - USUAL_BINS)
     listed = sorted(

@@ -9,9 +9,8 @@ import pytest
 from localizer.facts.roster import Roster
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.pooled_loss import Leak
-from localizer.network.flow_index import FlowIndex
+from localizer.network.directions import Directions
 from localizer.network.paths import PathBook
-from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
 from localizer.verdict import leaks
 from localizer.verdict.incident import Incident
@@ -51,12 +50,12 @@ def test_replies_that_a_leak_lost_are_no_second_leak_when_it_ends(
         components=frozenset({"open"}), event=SimpleNamespace(onset_at=ns_to_us(START))
     )
     tested = leaks.Leaks(known)
+    ways = SimpleNamespace(shares=lambda _, dst: {REPLIES[dst]: 0.5})
 
     def test_at(second: int) -> frozenset[str]:
         tested.observe_time(
             START + second * SECOND_NS,
-            cast(FlowIndex, None),
-            lambda: cast(ReplyWays, SimpleNamespace(shares=lambda _, dst: {REPLIES[dst]: 0.5})),
+            cast(Directions, SimpleNamespace(replies=ways)),
             cast(ResolvedFaults, SimpleNamespace(until_ns=lambda *_: 0)),
             [cast(Incident, fault)],
         )
