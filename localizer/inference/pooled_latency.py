@@ -11,7 +11,8 @@ fault, by Chernoff's bound,
 
 where KL is the divergence of two Bernoulli distributions. The bound is compared with the false
 alarms that are accepted, divided by the number of tests (Bonferroni). Since p is what the others
-show at the same time, what is common to all raises no alarm.
+show at the same time, what is common to all raises no alarm. A component may be one direction of a
+cable, too (`localizer.network.directions`).
 """
 
 from collections.abc import Callable, Mapping

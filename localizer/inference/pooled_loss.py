@@ -31,6 +31,10 @@ A counter of the component that went out of order (CRC errors, discards) makes i
 itself, and names it with few losses since then: as few as chance puts on the components whose
 counters are out of order for no reason, once a month. It names nobody alone.
 
+A place is a component, or one direction of a cable (`localizer.network.directions`): what harms one
+direction leaves the 5-tuples of the other well. Below both are called components; false alarms are
+those of all places.
+
 Losses must also lie where they would if the component lost them, rather than anywhere, or at one
 host, whose busy processes lose packets as well: on 5-tuples that cross it, or whose replies may.
 What open faults lose of replies is expected, and what the component itself may lose of them says

@@ -12,6 +12,8 @@ time, is bounded as in `localizer.inference.pooled_latency`. A moment is a bin w
 those whose replies may cross it, do not count for others, which would seem to be late because of
 it.
 
+A component may be one direction of a cable, too (`localizer.network.directions`).
+
 Shape. What delays every packet moves all quantiles equally, a queue does not: waits are
 exponentially distributed. Over the late 5-tuples together the lower quartile must have risen by
 `LEVEL_SHARE` of the median's rise at least. By a queue that is never empty it does so by 0.42

@@ -167,7 +167,9 @@ def test_a_queue_of_one_direction_is_found_by_its_direction() -> None:
     step = {"components": known.place_count(), "step_ns": STEP_NS}
     assert set(found) == {"l0--s0>s0", "l1--s0>l1"}
     assert log_false_alarms({1: found["l0--s0>s0"]}, **step) < 0
-    undirected = {key: replace(one, components=tuple(index.crossed(key))) for key, one in late.items()}
+    undirected = {
+        key: replace(one, components=tuple(index.crossed(key))) for key, one in late.items()
+    }
     both = find_moments(undirected, known)
     assert log_false_alarms({1: both["l0--s0"]}, **step) > 0
 
