@@ -275,8 +275,16 @@ class OpenAnomalies:
         if not same:
             self._note_change(anomaly.kind)
 
-    def set_pooled(self, kind: AnomalyKind, symptoms: Mapping[FlowId, Symptom]) -> None:
-        """Set which 5-tuples have a symptom of a kind that is only believed of many together."""
+    def set_pooled(
+        self, kind: AnomalyKind, symptoms: Mapping[FlowId, Symptom], now_ns: int | None = None
+    ) -> None:
+        """Set which 5-tuples have a symptom of a kind that is only believed of many together.
+
+        Parameters
+        ----------
+        now_ns
+            Present, if new ones are seen from now on only; else as the symptoms say.
+        """
         before, self._pooled[kind] = self._pooled.get(kind, {}), symptoms
         for key in before:
             known = self._open.get(key, NONE).get(kind)
@@ -290,7 +298,8 @@ class OpenAnomalies:
                 continue
             if known is None:
                 self._note_change(kind)
-            kinds[kind] = symptom if known is None else symptom.at(seen_ns=known.seen_ns)
+            seen_ns = now_ns if known is None else known.seen_ns
+            kinds[kind] = symptom if seen_ns is None else symptom.at(seen_ns=seen_ns)
             self._update_family(key, ANOMALY_FAMILY[kind])
             self._oldest_ns = min(self._oldest_ns, symptom.last_ns)
 

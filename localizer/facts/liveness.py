@@ -207,6 +207,11 @@ class ArrivalClock:
         """Return whether the log pauses now."""
         return now_ns - self.time_ns(now_ns, usual_ns) > PAUSE_INTERVALS * usual_ns
 
+    def sent_since_ns(self, arrived_ns: int) -> int:
+        """Return when a heartbeat was sent at the earliest; those of a pause arrive after it."""
+        paused_ns, reconnected_ns = self._pause_ns
+        return paused_ns if paused_ns < arrived_ns <= reconnected_ns else arrived_ns
+
     @property
     def last_pause_ns(self) -> tuple[int, int]:
         """When the last pause that is over began, and until when agents may have reconnected."""
@@ -290,7 +295,8 @@ class Liveness:
             since_ns = max(agent.heard_ns, self._arrivals.resumed_ns(partition))
             late = arrived_ns - since_ns > PAUSED_INTERVALS * agent.interval_ns
             if late or not known:
-                agent.silences = (*agent.silences, (agent.heard_ns, arrived_ns))[-SILENCES:]
+                begun_ns = self._arrivals.sent_since_ns(agent.heard_ns)
+                agent.silences = (*agent.silences, (begun_ns, arrived_ns))[-SILENCES:]
             agent.heard_ns = max(agent.heard_ns, arrived_ns)
         agent.interval_ns, agent.host_id, agent.partition = interval_ns, beat.host_id, partition
         agent.incarnation, agent.seq = beat.incarnation, beat.seq

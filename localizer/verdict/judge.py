@@ -26,6 +26,7 @@ from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import WINDOW_SPREAD_NS, cut_share
+from localizer.inference.pooled_moments import LEVEL_SHARE as LOWER_SHARE
 from localizer.network.topology import Topology
 from localizer.verdict.cases import (
     ROUND_NS,
@@ -62,7 +63,8 @@ BURST_WINDOWS_NS = BURST_NS + 30 * SECOND_NS + 5 * SECOND_NS + WINDOW_SPREAD_NS 
 # The last answers tell sooner that a burst is over: they are twelve seconds', looked at every five.
 # Most are as before by then.
 BRIEF_BURST_NS = BURST_NS + 17 * SECOND_NS
-# What only the last answers show has to show as long as all of them need to be new. A route that
+# What only the last answers show has to show as long as all of them need to be new, since the pooled
+# test found it. A route that
 # converges, a pause, a card that is reset are over by then; what recurs is not.
 BLIP_NS = 15 * SECOND_NS
 # What it looks like. A state or a table that shows another kind shows that it is none.
@@ -185,7 +187,7 @@ class Judge:
             # It is one of two, such as an RNIC and its cable. Once all agents have closed the
             # window, nothing more comes that could tell which.
             wait_ns = WINDOW_SPREAD_NS
-        if all(s.kind is AnomalyKind.BRIEF_LATENCY for f in case.open for s in f.symptoms):
+        if _is_brief(case):
             wait_ns = max(wait_ns, BLIP_NS)
         witnesses = case.open if decided else case.own
         pairs = {frozenset(flow.key[:2]) for flow in witnesses}
@@ -321,7 +323,9 @@ class Judge:
             or any(s.kind in SHIFTED and not s.of_some for s in flow.symptoms)
             for flow in case.open
         )
-        return 2 * shifted >= len(case.open) and not by_queues(case.open)
+        return 2 * shifted >= len(case.open) and not (
+            by_queues(case.open) or (_is_brief(case) and by_brief_queues(case.open))
+        )
 
     def _make(
         self,
@@ -469,6 +473,29 @@ def by_queues(flows: Sequence[BadFlow]) -> bool:
         if s.kind is AnomalyKind.LATENCY and s.median_rise_ns is not None and s.shift_ns is not None
     ]
     return sum(middle for middle, _ in rises) < LEVEL_SHARE * sum(upper for _, upper in rises)
+
+
+def _is_brief(case: Case) -> bool:
+    """Return whether only the last answers show it."""
+    return all(s.kind is AnomalyKind.BRIEF_LATENCY for f in case.open for s in f.symptoms)
+
+
+def by_brief_queues(flows: Sequence[BadFlow]) -> bool:
+    """Return whether the last answers (BRIEF_LATENCY) together have the shape that queues make.
+
+    Of a dozen 5-tuples with eight answers each a queue has now and then the shape of a shift. That
+    was asked when the moment was found, of other answers.
+    """
+    rises = [
+        (s.shift_ns, s.median_rise_ns)
+        for flow in flows
+        for s in flow.symptoms
+        if s.kind is AnomalyKind.BRIEF_LATENCY
+        and not s.of_some
+        and s.shift_ns is not None
+        and s.median_rise_ns is not None
+    ]
+    return sum(lower for lower, _ in rises) < LOWER_SHARE * sum(middle for _, middle in rises)
 
 
 def _is_one_delay(shifts: list[int]) -> bool:

@@ -135,7 +135,8 @@ class SlowMoments:
         look = _Look(now_ns, places, faulty)
         symptoms = self._observe(self._some, some, look)
         symptoms |= self._observe(self._all, shifted, look)
-        self._sources.anomalies.set_pooled(AnomalyKind.BRIEF_LATENCY, symptoms)
+        # What a 5-tuple showed by itself before, chance shows as well.
+        self._sources.anomalies.set_pooled(AnomalyKind.BRIEF_LATENCY, symptoms, now_ns)
 
     def _observe(
         self, moments: dict[str, _Moments], late: Late, look: _Look

@@ -147,3 +147,19 @@ def test_only_what_a_5_tuple_shows_at_once_is_sudden(kind: AnomalyKind) -> None:
     board.apply_anomaly(anomaly(kind=kind, at=end, onset=end))
     board.drop_flow(KEY)
     assert (board.version, board.sudden_version) == (6, 6 * sudden)
+
+
+def test_what_is_pooled_is_seen_when_it_is_believed() -> None:
+    """Whatever the 5-tuple showed by itself before; and it stays so while it is believed."""
+    weak, board = OpenAnomalies(), OpenAnomalies()
+    weak.apply_anomaly(anomaly(AnomalyKind.BRIEF_LATENCY, at=START, onset=START))
+    symptoms = weak.open(KEY)
+    later, latest = START + 9 * SECOND_NS, START + 20 * SECOND_NS
+    board.set_pooled(AnomalyKind.BRIEF_LATENCY, {KEY: symptoms[AnomalyKind.BRIEF_LATENCY]}, later)
+    assert board.open(KEY)[AnomalyKind.BRIEF_LATENCY].seen_ns == later
+    renewed = {KEY: symptoms[AnomalyKind.BRIEF_LATENCY].at(last_ns=latest)}
+    board.set_pooled(AnomalyKind.BRIEF_LATENCY, renewed, latest)
+    assert board.open(KEY)[AnomalyKind.BRIEF_LATENCY].seen_ns == later
+    board.set_pooled(AnomalyKind.BRIEF_LATENCY, {}, latest)
+    board.set_pooled(AnomalyKind.BRIEF_LATENCY, renewed)
+    assert board.open(KEY)[AnomalyKind.BRIEF_LATENCY].seen_ns == START

@@ -274,3 +274,17 @@ def test_a_pause_after_an_excuse_excuses_nothing() -> None:
     assert not liveness.excused("c", onset, START + 24 * SECOND_NS, prober="a")
     go_on(liveness, ("a", "b", "c"), 30, 35)
     assert not liveness.excused("c", onset, START + 35 * SECOND_NS, prober="a")
+
+
+def test_a_silence_that_a_pause_hid_began_in_it() -> None:
+    """An agent was away from second 8 to 14; its last heartbeat arrived at 12, behind the pause."""
+    liveness = beating(("a", "b", "c"))
+    go_on(liveness, ("a", "b"), 12, 20)
+    at = START + 12 * SECOND_NS
+    liveness.observe_heartbeat(heartbeat("c", at, 8), at)
+    back = START + 15 * SECOND_NS
+    liveness.observe_heartbeat(heartbeat("c", back, 0, incarnation=2), back)
+    onset = START + 9 * SECOND_NS
+    assert liveness.excused("c", onset, START + 16 * SECOND_NS, prober="a")
+    # Before the pause all was heard.
+    assert not liveness.excused("c", START + SECOND_NS, START + 16 * SECOND_NS, prober="a")
