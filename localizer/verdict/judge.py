@@ -63,9 +63,9 @@ BURST_WINDOWS_NS = BURST_NS + 30 * SECOND_NS + 5 * SECOND_NS + WINDOW_SPREAD_NS 
 # The last answers tell sooner that a burst is over: they are twelve seconds', looked at every five.
 # Most are as before by then.
 BRIEF_BURST_NS = BURST_NS + 17 * SECOND_NS
-# What only the last answers show has to show as long as all of them need to be new, since the pooled
-# test found it. A route that
-# converges, a pause, a card that is reset are over by then; what recurs is not.
+# What only the last answers show has to show for so long since the pooled test found it as all of
+# them need to be new. A route that converges, a pause, a card that is reset are over by then; what
+# recurs is not.
 BLIP_NS = 15 * SECOND_NS
 # What it looks like. A state or a table that shows another kind shows that it is none.
 BURST_KINDS = frozenset({"high_latency", "congestion"})
