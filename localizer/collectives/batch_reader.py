@@ -17,9 +17,11 @@ from localizer.collectives.batch_operations import (
     greatest_references,
 )
 from schemas import topics
+from schemas.bounds import bound_of
 from schemas.codec import Codec, DecodeError
 from schemas.columns.arrays import Int64s
 from schemas.columns.records import NO_ARRIVAL, RecordColumns, RecordReader
+from schemas.columns.texts import texts_of
 from schemas.enums import CollectiveSource, ProcessState
 from schemas.framing import header_bytes
 from schemas.records import CollectiveBatch
@@ -32,8 +34,7 @@ T = TypeVar("T")
 # those of ten thousand ranks take 12 MB.
 MAX_KNOWN_BYTES: Final = 16_000_000
 TABLES: Final = ("shapes", "signatures", "frames", "stacks", "reasons")
-NAMES: Final = ("endpoint_ids", "communicators")
-ARRAYS: Final = (*NAMES, *TABLES)
+ARRAYS: Final = ("endpoint_ids", "communicators", *TABLES)
 NOTHING: Final = CollectiveBatch(
     cluster="c", rank_id="j|0", task_id="j", rank=0, host_id="h", endpoint_ids=(), attempt=0,
     process_state=ProcessState.UNKNOWN, source=CollectiveSource.UNKNOWN, taken_at=0,
@@ -78,8 +79,7 @@ class _Row(NamedTuple):
     """A message: its plain fields, its arrays as bytes, and its operations.
 
     `begin` and `end` say which they are of `numbers`, `greatest` to what they refer;
-    `names_end` and `arrays_end` are how many bytes behind its header its communicators end, and
-    the last of these arrays.
+    `arrays_end` is how many bytes behind its header the last of these arrays ends.
     """
 
     fields: dict[str, Any]
@@ -90,7 +90,6 @@ class _Row(NamedTuple):
     begin: int
     end: int
     greatest: list[int]
-    names_end: int
     arrays_end: int
 
     def operations(self, communicators: tuple[str, ...], tables: Tables) -> BatchOperations:
@@ -120,6 +119,31 @@ class _Known(Generic[T]):
             self._bytes -= len(oldest[1])
 
 
+class _Names(_Known[tuple[str, ...]]):
+    """What arrays of names mean, by their bytes.
+
+    Each rank has its own: at a start there are as many new ones as ranks, and to let the codec read
+    a message takes longer than all that is done with it else.
+    """
+
+    def __init__(self, field: str) -> None:
+        super().__init__()
+        name = topics.COLLECTIVE_OP.name
+        self._items = bound_of(name, field)
+        self._characters = bound_of(name, f"{field}.")
+
+    def read(self, writer: int, data: bytes) -> tuple[str, ...] | None:
+        """Return the names of an array as the current schema has it; None: the codec has to."""
+        found = texts_of(data)
+        items, characters = self._items, self._characters
+        if not items.least <= len(found) <= items.greatest:
+            return None
+        if not all(characters.least <= len(name) <= characters.greatest for name in found):
+            return None
+        self.put(writer, data, found)
+        return found
+
+
 class BatchReader:
     """Reads batches.
 
@@ -132,11 +156,11 @@ class BatchReader:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._reader = RecordReader(codec, topics.COLLECTIVE_OP, items="operations")
-        self._endpoints: _Known[tuple[str, ...]] = _Known()
-        self._communicators: _Known[tuple[str, ...]] = _Known()
+        self._endpoints = _Names("endpoint_ids")
+        self._communicators = _Names("communicators")
         self._tables: _Known[Tables] = _Known()
-        # What follows the communicators, and all arrays, in a message that holds nothing.
-        self._rests: tuple[bytes, bytes] | None = None
+        # What follows all arrays in a message that holds nothing.
+        self._rest: bytes | None = None
 
     def warm(self) -> None:
         """Compile the kernel, some seconds once after an installation, or read it from disk."""
@@ -156,11 +180,13 @@ class BatchReader:
         found: list[RankBatch | None] = []
         for block in self._reader.columns(values, arrivals_ns):
             rows = self._rows(block)
+            # Fields of another version may stand in another order, and be of another type.
+            is_current = self._is_current(values[block.first])
             for number, whole in enumerate(block.whole.tolist(), block.first):
                 made = None
                 if whole:
                     row = next(rows)
-                    made = self._made(block.writer, row)
+                    made = self._made(block.writer, row, is_current=is_current)
                     if made is None:
                         made = self._learned(
                             block.writer, row, values[number], int(arrivals_ns[number])
@@ -168,12 +194,21 @@ class BatchReader:
                 found.append(made)
         return found
 
-    def _made(self, writer: int, row: _Row) -> RankBatch | None:
-        """Return the batch of a message whose arrays are known."""
+    def _is_current(self, value: bytes) -> bool:
+        return self._codec.payload(topics.COLLECTIVE_OP, value) is not None
+
+    def _made(self, writer: int, row: _Row, *, is_current: bool) -> RankBatch | None:
+        """Return the batch of a message whose arrays are known, or names."""
+        tables = self._tables.get(writer, row.tables)
+        if tables is None:
+            return None
         endpoints = self._endpoints.get(writer, row.endpoints)
         communicators = self._communicators.get(writer, row.communicators)
-        tables = self._tables.get(writer, row.tables)
-        if endpoints is None or communicators is None or tables is None:
+        if is_current and endpoints is None:
+            endpoints = self._endpoints.read(writer, row.endpoints)
+        if is_current and communicators is None:
+            communicators = self._communicators.read(writer, row.communicators)
+        if endpoints is None or communicators is None:
             return None
         try:
             operations = row.operations(communicators, tables)
@@ -185,44 +220,33 @@ class BatchReader:
         """Return the batch of a message by itself, and remember what its arrays mean.
 
         Its operations were read by the kernel; decoding them one by one as well would take most
-        of a start, at which everything is new. Nor is decoded what another rank has told before.
+        of a start, at which everything is new.
         """
         known_ns = None if arrival_ns == NO_ARRIVAL else arrival_ns
-        tables = self._tables.get(writer, row.tables)
         try:
             batch = self._codec.decode(
-                topics.COLLECTIVE_OP,
-                self._shortened(value, row, names_only=tables is not None),
-                arrival_ns=known_ns,
+                topics.COLLECTIVE_OP, self._shortened(value, row), arrival_ns=known_ns
             )
-            if tables is None:
-                tables = tables_of(batch)
+            tables = tables_of(batch)
             operations = row.operations(batch.communicators, tables)
         except (DecodeError, BatchError):
             return None
         self._endpoints.put(writer, row.endpoints, batch.endpoint_ids)
         self._communicators.put(writer, row.communicators, batch.communicators)
+        # Ranks share it, also where two of them were read anew.
+        tables = self._tables.get(writer, row.tables) or tables
         self._tables.put(writer, row.tables, tables)
         return RankBatch(_batch_of(row, batch.endpoint_ids, batch.communicators), operations)
 
-    def _shortened(self, value: bytes, row: _Row, *, names_only: bool) -> bytes:
-        """Return a message as it would be without its operations and what follows them.
-
-        `names_only`: nor what else they refer to than communicators.
-        """
-        if self._codec.payload(topics.COLLECTIVE_OP, value) is None:
-            # Of another version, whose fields may stand in another order.
+    def _shortened(self, value: bytes, row: _Row) -> bytes:
+        """Return a message as it would be without its operations and what follows them."""
+        if not self._is_current(value):
             return value
-        if self._rests is None:
+        if self._rest is None:
             nothing = self._codec.encode(topics.COLLECTIVE_OP, NOTHING)
             (block,) = self._reader.columns([nothing], np.full(1, NO_ARRIVAL, np.int64))
-            begin = header_bytes(nothing)
-            names_end, arrays_end = (
-                int(_arrays_ends(block, names)[0]) for names in (NAMES, ARRAYS)
-            )
-            self._rests = nothing[begin + names_end :], nothing[begin + arrays_end :]
-        end = row.names_end if names_only else row.arrays_end
-        return value[: header_bytes(value) + end] + self._rests[0 if names_only else 1]
+            self._rest = nothing[header_bytes(nothing) + int(_arrays_ends(block)[0]) :]
+        return value[: header_bytes(value) + row.arrays_end] + self._rest
 
     def _rows(self, block: RecordColumns) -> Iterator[_Row]:
         """Yield the messages of a block that were read."""
@@ -237,8 +261,7 @@ class BatchReader:
             [0, *ends[:-1]],
             ends,
             greatest_references(block.items, block.item_ends).tolist(),
-            _arrays_ends(block, NAMES).tolist(),
-            _arrays_ends(block, ARRAYS).tolist(),
+            _arrays_ends(block).tolist(),
         )
 
 
@@ -252,9 +275,9 @@ def _batch_of(
     )  # fmt: skip
 
 
-def _arrays_ends(block: RecordColumns, names: Sequence[str]) -> Int64s:
-    """Return how many bytes behind its header the last of some arrays of each record ends."""
-    ends = [begins + sizes for begins, sizes in map(block.arrays, names)]
+def _arrays_ends(block: RecordColumns) -> Int64s:
+    """Return how many bytes behind its header the last of the arrays of each record ends."""
+    ends = [begins + sizes for begins, sizes in map(block.arrays, ARRAYS)]
     found: Int64s = np.max(ends, axis=0) - block.starts
     return found
 

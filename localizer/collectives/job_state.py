@@ -5,12 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.batch_reader import RankBatch, rank_batch
 from localizer.collectives.groups import WORLD, line_up
-from localizer.collectives.operation_fold import WAIT, WAIT_US, summarise
 from localizer.collectives.pace import Pace
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_operations import Waits
@@ -294,14 +291,12 @@ class JobState:
         alone = waits.numbers
         # While it hangs one by one, since each changes what is usual, which the next is held to.
         if not self.hung:
-            counts, longest = np.zeros((2, len(names)), np.int64)
-            any_longer = summarise(waits.numbers, READ_TWICE_US, counts, longest)
-            for name, count, most in zip(names, counts.tolist(), longest.tolist(), strict=True):
+            for name, count, most in zip(names, waits.counts, waits.longest, strict=True):
                 if count:
                     self._learn(name, most, count)
-            if not any_longer:
+            if not waits.long:
                 return
-            alone = alone[:, alone[WAIT_US - WAIT] > READ_TWICE_US]
+            alone = waits.took_long()
         for _, code, timeout_ms, waited in alone.T.tolist():
             timeout = None if timeout_ms == NULL else timeout_ms
             self._observe_one(names[code], timeout, waited, arrived_ns)

@@ -10,7 +10,7 @@ import numpy as np
 
 from localizer.collectives.batch_operations import greatest_references
 from localizer.collectives.operation_columns import COMPLETED, ROW, ROWS, TABLE
-from localizer.collectives.usual_waits import TIMEOUT_MS, US_PER_MS
+from localizer.collectives.usual_waits import READ_TWICE_US, TIMEOUT_MS, US_PER_MS
 from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.compiled import compiled, inlined
 from schemas.columns.interpreter import NULL
@@ -38,13 +38,15 @@ WARM: Final = 8
 WAS_COLD: Final = 9
 WARM_FROM: Final = 10
 # What is counted of a batch: those that are new or have changed; those of them that were known, and
-# others that are no more; how many are known then, were measured, and the new kinds.
+# others that are no more; how many are known then, were measured, and the new kinds; and how many
+# of those that were measured took long.
 TAKEN: Final = 11
 REMOVED: Final = 12
 KNOWN: Final = 13
 MEASURED: Final = 14
 NEW_KINDS: Final = 15
-COUNTS: Final = 16
+LONG: Final = 16
+COUNTS: Final = 17
 # Rows of `notes`: the order of what is known and told, new kinds, and of those that were measured
 # the record id, communicator, timeout, and how long each took (µs).
 ORDER: Final = 0
@@ -62,6 +64,11 @@ COMES: Final = 1
 UNMEASURED: Final = 2
 KEPT: Final = 3
 MARKS: Final = 4
+# Rows of `sums`, by communicator: how many were kept, how many waits were counted, and the longest.
+HELD: Final = 0
+WAITED: Final = 1
+LONGEST: Final = 2
+SUMS: Final = 3
 # An iteration has some hundred operations of a rank.
 MOST_COLD: Final = 1_000
 # A kind of operation is its communicator's index and, in the lower bits, its signature's.
@@ -101,7 +108,7 @@ def fold(
     rows: Int64s,
     marks: Bools,
     notes: Int64s,
-    held: Int64s,
+    sums: Int64s,
 ) -> bool:
     """Fold what a batch tells into what is known; say whether what is told is in order.
 
@@ -133,8 +140,8 @@ def fold(
         Shapes (18, n + m), (`MARKS`, n + m) and (`NOTES`, n + m), written: what is known then, and
         under `UNMEASURED` which of that is to be measured; the rest is said where their rows are.
         The marks are not set.
-    held
-        By communicator: 0, written.
+    sums
+        Shape (`SUMS`, communicators): 0, written.
     """
     for i in range(begin + 1, end):
         if told[_ID, i] < told[_ID, i - 1]:
@@ -152,9 +159,10 @@ def fold(
     copy_rows(_DECIDING, known, told, begin, counts, notes, rows)
     name_communicators(known, codes, counts, notes, rows)
     measure(rows, marks, counts, notes)
+    sum_up(counts, notes, sums)
     finished = counts[KNOWN] - counts[PENDING]
     if finished > most and finished > keep:
-        choose(rows, marks[UNMEASURED], counts[KNOWN], keep, held, marks[KEPT])
+        choose(rows, marks[UNMEASURED], counts[KNOWN], keep, sums[HELD], marks[KEPT])
         drop_others(rows, marks, counts, notes)
     copy_rows(_OTHERS, known, told, begin, counts, notes, rows)
     name_tables(known, table, counts, notes, rows)
@@ -393,6 +401,26 @@ def measure(rows: Int64s, marks: Bools, counts: Int64s, notes: Int64s) -> None:
 
 
 @compiled
+def sum_up(counts: Int64s, notes: Int64s, sums: Int64s) -> None:
+    """Count waits by communicator, and note the longest; parameters as of `fold`.
+
+    Those that took long are left to be looked at one by one, and what would have been given up
+    before is left out: the host's clock was set in between.
+    """
+    for i in range(counts[MEASURED]):
+        waited, own_ms = notes[WAIT_US, i], notes[WAIT_TIMEOUT, i]
+        if waited > READ_TWICE_US:
+            counts[LONG] += 1
+            continue
+        if not own_ms or own_ms == NULL:
+            own_ms = TIMEOUT_MS
+        if (waited + US_PER_MS - 1) // US_PER_MS <= own_ms:
+            code = notes[WAIT_CODE, i]
+            sums[WAITED, code] += 1
+            sums[LONGEST, code] = max(sums[LONGEST, code], waited)
+
+
+@compiled
 def choose(
     rows: Int64s, unmeasured: Bools, count: int, keep: int, held: Int64s, kept: Bools
 ) -> None:
@@ -487,47 +515,19 @@ def first_to_wait(rows: Int64s, began: int) -> int:
     return found
 
 
-@compiled
-def summarise(waits: Int64s, most_us: int, count: Int64s, longest: Int64s) -> int:
-    """Count waits by communicator, and note the longest; return how many are left out as too long.
-
-    Parameters
-    ----------
-    waits
-        Shape (4, n): rows of `notes` from `WAIT` on.
-    most_us
-        Longer ones are left out, and what would have been given up before: the host's clock was
-        set in between.
-    count, longest
-        By communicator.
-    """
-    left_out = 0
-    for i in range(waits.shape[1]):
-        waited, own_ms = waits[WAIT_US - WAIT, i], waits[WAIT_TIMEOUT - WAIT, i]
-        left_out += int(waited > most_us)
-        if not own_ms or own_ms == NULL:
-            own_ms = TIMEOUT_MS
-        if waited <= most_us and (waited + US_PER_MS - 1) // US_PER_MS <= own_ms:
-            code = waits[WAIT_CODE - WAIT, i]
-            count[code] += 1
-            longest[code] = max(longest[code], waited)
-    return left_out
-
-
 def warm() -> None:
     """Compile the kernels, some seconds once after an installation, or read them from disk."""
     rows, none = np.zeros((ROWS, 1), np.int64), np.zeros(0, np.int64)
     known, marks, notes = rows[:, :0].copy(), np.zeros((MARKS, 1), np.bool_), rows[:NOTES].copy()
-    ends = np.zeros(1, np.int64)
+    ends, sums = np.zeros(1, np.int64), np.zeros((SUMS, 1), np.int64)
     # Of a batch by itself, and among others.
     for told in (rows[:, :0].copy(), np.zeros((ROWS, 2), np.int64)[:, :1]):
         count = told.shape[1]
         fold(
             known, marks[0, :0].copy(), told, 0, count, ends, 0, ends, none, False, 1, 1.0,
-            np.zeros(COUNTS, np.int64), rows, marks, notes, ends,
+            np.zeros(COUNTS, np.int64), rows, marks, notes, sums,
         )  # fmt: skip
         greatest_references(told, ends)
     choose(known, marks[0, :0].copy(), 0, 1, none, marks[0, :0].copy())
     has_lost_some(known, none.reshape(2, 0), none.reshape(2, 0))
     first_to_wait(known, 0)
-    summarise(none.reshape(4, 0), 0, none, none)

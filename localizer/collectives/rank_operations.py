@@ -26,6 +26,8 @@ from localizer.collectives.operation_fold import (
     KIND,
     KIND_BITS,
     KNOWN,
+    LONG,
+    LONGEST,
     MARKS,
     MEASURED,
     MOST_COLD,
@@ -35,10 +37,13 @@ from localizer.collectives.operation_fold import (
     PENDING,
     REFUSED,
     REMOVED,
+    SUMS,
     TAKEN,
     TIMED,
     UNMEASURED,
     WAIT,
+    WAIT_US,
+    WAITED,
     WARM,
     WARM_FROM,
     WAS_COLD,
@@ -47,6 +52,7 @@ from localizer.collectives.operation_fold import (
     fold,
     has_lost_some,
 )
+from localizer.collectives.usual_waits import READ_TWICE_US
 from schemas.columns.arrays import Int64s
 from schemas.columns.interpreter import NULL
 from schemas.columns.records import numbers_or_none
@@ -76,17 +82,30 @@ class Waits(NamedTuple):
     numbers : (4, n) int64
         Record id, communicator, timeout in milliseconds or `NULL`, and how long it took in
         microseconds.
+    counts, longest
+        By communicator, of those that did not take long: how many, and the longest in microseconds;
+        what would have been given up before is left out.
+    long
+        How many took longer than `READ_TWICE_US`.
     """
 
     communicators: Sequence[str]
     numbers: Int64s
+    counts: Sequence[int]
+    longest: Sequence[int]
+    long: int
 
     def __len__(self) -> int:
         count: int = self.numbers.shape[1]
         return count
 
+    def took_long(self) -> Int64s:
+        """Return the columns of `numbers` of those that took longer than `READ_TWICE_US`."""
+        found: Int64s = self.numbers[:, self.numbers[WAIT_US - WAIT] > READ_TWICE_US]
+        return found
 
-NO_WAITS: Final = Waits((), np.zeros((NOTES - WAIT, 0), np.int64))
+
+NO_WAITS: Final = Waits((), np.zeros((NOTES - WAIT, 0), np.int64), (), (), 0)
 
 
 class OldestWait(NamedTuple):
@@ -217,12 +236,12 @@ class RankOperations:
         rows = np.empty((ROWS, room), np.int64)
         notes = np.empty((NOTES, room), np.int64)
         marks = np.zeros((MARKS, room), np.bool_)
+        sums = np.zeros((SUMS, len(self._names)), np.int64)
         # Not at each batch anew: what is kept is copied.
         most = SLACK * keep * min(len(self._names), MOST_NAMES)
         in_order = fold(
             known.numbers, self._unmeasured, told.numbers, told.begin, told.end, codes, table,
-            shapes, self._kinds, whole, keep, most, counts, rows, marks, notes,
-            np.zeros(len(self._names), np.int64),
+            shapes, self._kinds, whole, keep, most, counts, rows, marks, notes, sums,
         )  # fmt: skip
         if not in_order:
             return self.apply(told.in_order(), keep, whole=whole)
@@ -240,7 +259,10 @@ class RankOperations:
             self._oldest = self._history = None
         if not found[MEASURED]:
             return NO_WAITS
-        return Waits(self._names, notes[WAIT:, : found[MEASURED]].copy())
+        return Waits(
+            self._names, notes[WAIT:, : found[MEASURED]], *sums[WAITED : LONGEST + 1].tolist(),
+            found[LONG],
+        )  # fmt: skip
 
     def _with_table(self, told: BatchOperations) -> tuple[Sequence[Tables], int]:
         """Return the tables to which operations refer once more are told, and which is theirs."""

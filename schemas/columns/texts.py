@@ -1,4 +1,4 @@
-"""Texts in a padded byte array, for kernels: their hashes, and which of them are equal."""
+"""Texts that kernels have passed over: their hashes, which of them are equal, what they are."""
 
 import secrets
 from typing import Final
@@ -84,3 +84,38 @@ def _number(
             count += 1
         numbers[text] = slots[slot]
     return count
+
+
+def texts_of(array: bytes) -> tuple[str, ...]:
+    """Return the texts of an Avro array of strings that a kernel has passed over.
+
+    So they are ASCII, and no length is wrong.
+
+    >>> texts_of(bytes([4, 2]) + b"a" + bytes([6]) + b"tp0" + bytes([0]))
+    ('a', 'tp0')
+    """
+    found = []
+    at = 0
+    while True:
+        count, at = _number_at(array, at)
+        if count < 0:
+            # The size of the block follows.
+            _, at = _number_at(array, at)
+        if count == 0:
+            return tuple(found)
+        for _ in range(abs(count)):
+            length, at = _number_at(array, at)
+            found.append(array[at : at + length].decode("ascii"))
+            at += length
+
+
+def _number_at(data: bytes, at: int) -> tuple[int, int]:
+    """Return a zigzag number and the position behind it."""
+    raw = shift = 0
+    while True:
+        byte = data[at]
+        raw |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at

@@ -189,6 +189,37 @@ def test_what_a_job_says_again_is_read_without_the_codec(batch: CollectiveBatch)
     assert read(reader, [value]) == [by_codec(value)]
 
 
+def test_names_of_another_rank_are_read_without_the_codec() -> None:
+    """At a start those of each rank are new; what they refer to is not."""
+    reader = BatchReader(CODEC)
+    read(reader, [CODEC.encode(topics.COLLECTIVE_OP, PLAIN)])
+    reader._codec = Refusing()
+    others = [
+        replace(PLAIN, endpoint_ids=(f"w{n}/r0",) * (n % 3), communicators=(f"tp{n}",) * (n % 4))
+        for n in range(20)
+    ]
+    values = [CODEC.encode(topics.COLLECTIVE_OP, other) for other in others]
+    assert read(reader, values) == [by_codec(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"endpoint_ids": ("",)}, {"endpoint_ids": ("w",) * 65}, {"endpoint_ids": ("w" * 300,)},
+        {"communicators": ("c" * 1_025,)},
+    ],
+)  # fmt: skip
+def test_names_out_of_bounds_are_the_codec_s_to_refuse(wrong: dict[str, Any]) -> None:
+    """As many and as long as the topic's bounds allow, where the tables are known as well."""
+    reader = BatchReader(CODEC)
+    values = [
+        CODEC.encode(topics.COLLECTIVE_OP, batch) for batch in (PLAIN, replace(PLAIN, **wrong))
+    ]
+    assert by_codec(values[1]) is None
+    for _ in range(2):
+        assert read(reader, values) == [by_codec(value) for value in values]
+
+
 def test_of_arrays_that_are_always_new_only_the_last_are_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
