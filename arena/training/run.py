@@ -22,8 +22,8 @@ from arena.training.wires import Wires
 from arena.world.cluster import JobPlan
 from arena.world.fabric import FabricShape
 from localizer.collectives.batch_operations import BatchOperations
-from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.hang_watch import HangWatch
+from localizer.collectives.rank_batch import BatchHead, RankBatch
 from localizer.config import CoreConfig
 from schemas.records import CollectiveBatch, FaultEvent, Hang
 from schemas.topics import COLLECTIVE_HANG
@@ -155,7 +155,7 @@ def feed(watch: HangWatch, read: Read) -> None:
     arrived_ns = EPOCH_NS + read.at_us * US_NS
     record = read.record
     if isinstance(record, CollectiveBatch):
-        told = RankBatch(record, BatchOperations.of_records(read.operations))
+        told = RankBatch(BatchHead.of(record), BatchOperations.of_records(read.operations))
         watch.feed(read.key, told, arrived_ns)
     else:
         watch.feed(read.key, record, arrived_ns)

@@ -5,7 +5,6 @@ they refer to, a job says again and again in the same bytes: it is decoded once.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import repeat
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -16,10 +15,12 @@ from localizer.collectives.batch_operations import (
     check_references,
     greatest_references,
 )
+from localizer.collectives.rank_batch import BatchHead, RankBatch, Who
 from schemas import topics
 from schemas.bounds import bound_of
 from schemas.codec import Codec, DecodeError
 from schemas.columns.arrays import Int64s
+from schemas.columns.interpreter import NULL
 from schemas.columns.records import NO_ARRIVAL, RecordColumns, RecordReader
 from schemas.columns.texts import texts_of
 from schemas.enums import CollectiveSource, ProcessState
@@ -29,12 +30,14 @@ from schemas.records.batches import BatchError, Tables, tables_of
 
 T = TypeVar("T")
 
-# Bytes of remembered arrays of each kind; what they mean takes a few times as many. A rank names
+# Bytes of each kind that are remembered; what they mean takes a few times as many. A rank names
 # its communicators in a few orders, one for each phase of an iteration in which a batch begins:
 # those of ten thousand ranks take 12 MB.
 MAX_KNOWN_BYTES: Final = 16_000_000
 TABLES: Final = ("shapes", "signatures", "frames", "stacks", "reasons")
 ARRAYS: Final = ("endpoint_ids", "communicators", *TABLES)
+# What a batch says beside who the rank is.
+SAID: Final = BatchHead._fields[len(Who._fields) :]
 NOTHING: Final = CollectiveBatch(
     cluster="c", rank_id="j|0", task_id="j", rank=0, host_id="h", endpoint_ids=(), attempt=0,
     process_state=ProcessState.UNKNOWN, source=CollectiveSource.UNKNOWN, taken_at=0,
@@ -43,47 +46,17 @@ NOTHING: Final = CollectiveBatch(
 )  # fmt: skip
 
 
-class RankBatch(NamedTuple):
-    """A batch without its operations and what they refer to, and these operations."""
-
-    batch: CollectiveBatch
-    operations: BatchOperations
-
-    @property
-    def cluster(self) -> str:
-        """The batch's cluster."""
-        return self.batch.cluster
-
-    @property
-    def rank_id(self) -> str:
-        """The batch's key."""
-        return self.batch.rank_id
-
-    @property
-    def task_id(self) -> str:
-        """The batch's job."""
-        return self.batch.task_id
-
-
-def without_tables(batch: CollectiveBatch) -> CollectiveBatch:
-    """Return a batch without its operations and what they refer to, its communicators excepted."""
-    return replace(batch, shapes=(), signatures=(), frames=(), stacks=(), reasons=(), operations=())
-
-
-def rank_batch(batch: CollectiveBatch) -> RankBatch:
-    """Return a batch with its operations apart; raises BatchError if that cannot be."""
-    return RankBatch(without_tables(batch), BatchOperations.of_batch(batch))
-
-
 class _Row(NamedTuple):
-    """A message: its plain fields, its arrays as bytes, and its operations.
+    """A message: who sent it and its arrays as bytes, its other fields, and its operations.
 
-    `begin` and `end` say which they are of `numbers`, `greatest` to what they refer;
-    `arrays_end` is how many bytes behind its header the last of these arrays ends.
+    `place` is which of those that were read it is; `begin` and `end` say which operations are its,
+    of `numbers`, `greatest` to what they refer; `arrays_end` is how many bytes behind its header
+    the last of these arrays ends.
     """
 
-    fields: dict[str, Any]
-    endpoints: bytes
+    place: int
+    who: bytes
+    said: tuple[Any, ...]
     communicators: bytes
     tables: bytes
     numbers: Int64s
@@ -119,29 +92,26 @@ class _Known(Generic[T]):
             self._bytes -= len(oldest[1])
 
 
-class _Names(_Known[tuple[str, ...]]):
-    """What arrays of names mean, by their bytes.
+class _Names:
+    """Reads an array of names as the current schema has it.
 
     Each rank has its own: at a start there are as many new ones as ranks, and to let the codec read
     a message takes longer than all that is done with it else.
     """
 
     def __init__(self, field: str) -> None:
-        super().__init__()
         name = topics.COLLECTIVE_OP.name
         self._items = bound_of(name, field)
         self._characters = bound_of(name, f"{field}.")
 
-    def read(self, writer: int, data: bytes) -> tuple[str, ...] | None:
-        """Return the names of an array as the current schema has it; None: the codec has to."""
+    def read(self, data: bytes) -> tuple[str, ...] | None:
+        """Return the names; None: the codec has to."""
         found = texts_of(data)
         items, characters = self._items, self._characters
         if not items.least <= len(found) <= items.greatest:
             return None
-        if not all(characters.least <= len(name) <= characters.greatest for name in found):
-            return None
-        self.put(writer, data, found)
-        return found
+        within = (characters.least <= len(name) <= characters.greatest for name in found)
+        return found if all(within) else None
 
 
 class BatchReader:
@@ -156,8 +126,10 @@ class BatchReader:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._reader = RecordReader(codec, topics.COLLECTIVE_OP, items="operations")
-        self._endpoints = _Names("endpoint_ids")
-        self._communicators = _Names("communicators")
+        self._endpoint_names = _Names("endpoint_ids")
+        self._communicator_names = _Names("communicators")
+        self._who: _Known[Who] = _Known()
+        self._communicators: _Known[tuple[str, ...]] = _Known()
         self._tables: _Known[Tables] = _Known()
         # What follows all arrays in a message that holds nothing.
         self._rest: bytes | None = None
@@ -179,64 +151,81 @@ class BatchReader:
         """
         found: list[RankBatch | None] = []
         for block in self._reader.columns(values, arrivals_ns):
-            rows = self._rows(block)
             # Fields of another version may stand in another order, and be of another type.
             is_current = self._is_current(values[block.first])
+            rows = self._rows(block, is_current=is_current)
             for number, whole in enumerate(block.whole.tolist(), block.first):
                 made = None
                 if whole:
                     row = next(rows)
-                    made = self._made(block.writer, row, is_current=is_current)
+                    made = self._made(block, row, is_current=is_current)
                     if made is None:
-                        made = self._learned(
-                            block.writer, row, values[number], int(arrivals_ns[number])
-                        )
+                        made = self._learned(block, row, values[number], int(arrivals_ns[number]))
                 found.append(made)
         return found
 
     def _is_current(self, value: bytes) -> bool:
         return self._codec.payload(topics.COLLECTIVE_OP, value) is not None
 
-    def _made(self, writer: int, row: _Row, *, is_current: bool) -> RankBatch | None:
+    def _made(self, block: RecordColumns, row: _Row, *, is_current: bool) -> RankBatch | None:
         """Return the batch of a message whose arrays are known, or names."""
+        writer = block.writer
         tables = self._tables.get(writer, row.tables)
         if tables is None:
             return None
-        endpoints = self._endpoints.get(writer, row.endpoints)
+        who = self._who.get(writer, row.who)
+        if who is None and is_current:
+            endpoints = self._endpoint_names.read(_array_of(block, "endpoint_ids", row.place))
+            if endpoints is not None:
+                who = self._note_who(block, row, endpoints)
         communicators = self._communicators.get(writer, row.communicators)
-        if is_current and endpoints is None:
-            endpoints = self._endpoints.read(writer, row.endpoints)
-        if is_current and communicators is None:
-            communicators = self._communicators.read(writer, row.communicators)
-        if endpoints is None or communicators is None:
+        if communicators is None and is_current:
+            communicators = self._communicator_names.read(row.communicators)
+            if communicators is not None:
+                self._communicators.put(writer, row.communicators, communicators)
+        if who is None or communicators is None:
             return None
         try:
             operations = row.operations(communicators, tables)
         except BatchError:
             return None
-        return RankBatch(_batch_of(row, endpoints, communicators), operations)
+        return RankBatch(BatchHead._make(who + row.said), operations)
 
-    def _learned(self, writer: int, row: _Row, value: bytes, arrival_ns: int) -> RankBatch | None:
+    def _note_who(self, block: RecordColumns, row: _Row, endpoints: tuple[str, ...]) -> Who:
+        """Return who sent a message, and remember it."""
+        rank, size = (int(block.numbers(name)[row.place]) for name in ("rank", "world_size"))
+        who = Who(
+            cluster=block.text("cluster", row.place), rank_id=block.text("rank_id", row.place),
+            task_id=block.text("task_id", row.place), rank=rank,
+            world_size=None if size == NULL else size, host_id=block.text("host_id", row.place),
+            endpoint_ids=endpoints,
+        )  # fmt: skip
+        self._who.put(block.writer, row.who, who)
+        return who
+
+    def _learned(
+        self, block: RecordColumns, row: _Row, value: bytes, arrival_ns: int
+    ) -> RankBatch | None:
         """Return the batch of a message by itself, and remember what its arrays mean.
 
         Its operations were read by the kernel; decoding them one by one as well would take most
         of a start, at which everything is new.
         """
         known_ns = None if arrival_ns == NO_ARRIVAL else arrival_ns
+        writer = block.writer
         try:
             batch = self._codec.decode(
                 topics.COLLECTIVE_OP, self._shortened(value, row), arrival_ns=known_ns
             )
-            tables = tables_of(batch)
+            # Ranks share them.
+            tables = self._tables.get(writer, row.tables) or tables_of(batch)
             operations = row.operations(batch.communicators, tables)
         except (DecodeError, BatchError):
             return None
-        self._endpoints.put(writer, row.endpoints, batch.endpoint_ids)
         self._communicators.put(writer, row.communicators, batch.communicators)
-        # Ranks share it, also where two of them were read anew.
-        tables = self._tables.get(writer, row.tables) or tables
         self._tables.put(writer, row.tables, tables)
-        return RankBatch(_batch_of(row, batch.endpoint_ids, batch.communicators), operations)
+        who = self._note_who(block, row, batch.endpoint_ids)
+        return RankBatch(BatchHead._make(who + row.said), operations)
 
     def _shortened(self, value: bytes, row: _Row) -> bytes:
         """Return a message as it would be without its operations and what follows them."""
@@ -248,13 +237,21 @@ class BatchReader:
             self._rest = nothing[header_bytes(nothing) + int(_arrays_ends(block)[0]) :]
         return value[: header_bytes(value) + row.arrays_end] + self._rest
 
-    def _rows(self, block: RecordColumns) -> Iterator[_Row]:
+    def _rows(self, block: RecordColumns, *, is_current: bool) -> Iterator[_Row]:
         """Yield the messages of a block that were read."""
+        begins, sizes = block.arrays("endpoint_ids")
+        # In the current version nothing but who the rank is stands before the endpoints' end.
+        who_begins = block.starts if is_current else begins
+        who = _slices(block.data, who_begins, begins + sizes)
+        if not is_current:
+            others = self._reader.values(block, Who._fields[:-1])
+            who = [repr(fields).encode() + ids for fields, ids in zip(others, who, strict=True)]
         ends = block.item_ends.tolist()
         yield from map(
             _Row,
-            self._reader.rows(block),
-            _bytes_of(block, ("endpoint_ids",)),
+            range(len(ends)),
+            who,
+            self._reader.values(block, SAID),
             _bytes_of(block, ("communicators",)),
             _bytes_of(block, TABLES),
             repeat(block.items),
@@ -265,14 +262,10 @@ class BatchReader:
         )
 
 
-def _batch_of(
-    row: _Row, endpoints: tuple[str, ...], communicators: tuple[str, ...]
-) -> CollectiveBatch:
-    """Return a message's batch without its operations and what they refer to."""
-    return CollectiveBatch(
-        **row.fields, endpoint_ids=endpoints, communicators=communicators, shapes=(),
-        signatures=(), frames=(), stacks=(), reasons=(), operations=(),
-    )  # fmt: skip
+def _array_of(block: RecordColumns, name: str, place: int) -> bytes:
+    """Return the bytes of an array of a record."""
+    begin, size = block.arrays(name)[:, place].tolist()
+    return block.data[begin : begin + size]
 
 
 def _arrays_ends(block: RecordColumns) -> Int64s:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from localizer.collectives import diagnosis
-from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.diagnosis import diagnose
 from localizer.collectives.groups import is_finished
 from localizer.collectives.hang_causes import Cause, cause_of
@@ -32,6 +31,7 @@ from localizer.collectives.job_state import (
     Overdue,
 )
 from localizer.collectives.pace import LEAST_KNOWN
+from localizer.collectives.rank_batch import RankBatch
 from localizer.collectives.rank_state import SILENT_NS
 from localizer.collectives.room import EASY_SHARE, FULL_SHARE, LEFT_SHARE, MOST_HELD, fair_level
 from localizer.collectives.slow_causes import slow_cause

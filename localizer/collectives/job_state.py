@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from localizer.collectives.batch_operations import BatchOperations
-from localizer.collectives.batch_reader import RankBatch, rank_batch
 from localizer.collectives.groups import WORLD, line_up
 from localizer.collectives.pace import Pace
 from localizer.collectives.ranges import rank_text
+from localizer.collectives.rank_batch import BatchHead, RankBatch
 from localizer.collectives.rank_operations import Waits
 from localizer.collectives.rank_state import ENDED, SILENT_NS, RankState, snapshots_of
 from localizer.collectives.slow_readers import SlowReaders
@@ -173,12 +173,12 @@ class JobState:
             If a batch cannot be used; nothing of it is then.
         """
         match record:
-            case RankBatch(batch, operations):
-                before = self.ranks.get(batch.rank)
-                self.apply_batch(batch, operations, arrived_ns)
-                self._note_rank(batch.rank, before, arrived_ns)
+            case RankBatch(head, operations):
+                before = self.ranks.get(head.rank)
+                self.apply_batch(head, operations, arrived_ns)
+                self._note_rank(head.rank, before, arrived_ns)
             case CollectiveBatch():
-                self.apply(rank_batch(record), arrived_ns)
+                self.apply(RankBatch.of(record), arrived_ns)
             case SocketBatch():
                 self.apply_sockets(record, arrived_ns)
             case Communicator():
@@ -245,9 +245,7 @@ class JobState:
         self.readers.forget()
         self._held_up.clear()
 
-    def apply_batch(
-        self, batch: CollectiveBatch, operations: BatchOperations, arrived_ns: int
-    ) -> None:
+    def apply_batch(self, batch: BatchHead, operations: BatchOperations, arrived_ns: int) -> None:
         """Apply what a rank launched; a rank that was started anew has done nothing before.
 
         Of two processes that say to be the same rank the later one counts while it lives, so that
@@ -337,7 +335,7 @@ class JobState:
             for begin_ns, end_ns in self.hang_spans.values()
         )
 
-    def _note_rival(self, batch: CollectiveBatch, arrived_ns: int) -> None:
+    def _note_rival(self, batch: BatchHead, arrived_ns: int) -> None:
         if batch.process_state in ENDED:
             return
         rival = self._rivals.get(batch.rank)

@@ -32,9 +32,9 @@ _BOOLEANS: Final = {None: NULL, False: 0, True: -1}
 COMPLETED: Final = _CODES[CollectiveState.COMPLETED]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class OperationColumns:
-    """Operations of one rank.
+    """Operations of one rank. Nobody changes them: frozen they would take twice as long to make.
 
     Attributes
     ----------

@@ -259,9 +259,9 @@ class RankOperations:
             self._oldest = self._history = None
         if not found[MEASURED]:
             return NO_WAITS
+        waited, longest = sums[WAITED : LONGEST + 1].tolist()
         return Waits(
-            self._names, notes[WAIT:, : found[MEASURED]], *sums[WAITED : LONGEST + 1].tolist(),
-            found[LONG],
+            self._names, notes[WAIT:, : found[MEASURED]], waited, longest, found[LONG]
         )  # fmt: skip
 
     def _with_table(self, told: BatchOperations) -> tuple[Sequence[Tables], int]:

@@ -11,9 +11,10 @@ from typing import Final
 from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.histories import histories_of
 from localizer.collectives.operation_columns import OperationColumns, records_of
+from localizer.collectives.rank_batch import BatchHead
 from localizer.collectives.rank_operations import OldestWait, RankOperations, Waits, histories
 from schemas.enums import ProcessState
-from schemas.records import CollectiveBatch, CollectiveOp, CollectiveSnapshot, CommunicatorProgress
+from schemas.records import CollectiveOp, CollectiveSnapshot, CommunicatorProgress
 from schemas.units import SECOND_NS, US_NS, us_to_ns
 
 # A collector sends a batch of each rank every two seconds: five have not come.
@@ -47,7 +48,7 @@ class RankState:
         When its process was first seen to do what it does now.
     """
 
-    batch: CollectiveBatch
+    batch: BatchHead
     attempt: int
     first_ns: int
     arrived_ns: int
@@ -93,7 +94,7 @@ class RankState:
             return self.arrived_ns
         return self.arrived_ns - us_to_ns(max(0, batch.taken_at - batch.recorded_at))
 
-    def is_of(self, batch: CollectiveBatch) -> bool:
+    def is_of(self, batch: BatchHead) -> bool:
         """Return whether a batch is of the same process."""
         if batch.attempt == self.attempt:
             return True
@@ -105,7 +106,7 @@ class RankState:
         return now_ns - self.arrived_ns > SILENT_NS
 
     def apply_batch(
-        self, batch: CollectiveBatch, operations: BatchOperations, arrived_ns: int, keep: int
+        self, batch: BatchHead, operations: BatchOperations, arrived_ns: int, keep: int
     ) -> Waits:
         """Apply a batch and its operations; see `RankOperations.apply`."""
         if not self.state_ns or batch.process_state is not self.process_state:

@@ -91,6 +91,12 @@ class RecordColumns:
         found: Int64s = self.columns[column : column + 2]
         return found
 
+    def text(self, name: str, place: int) -> str:
+        """Return a text of one record that is never null."""
+        column = self.wanted[name].column
+        start, length = self.columns[column : column + 2, place].tolist()
+        return self.data[start : start + length].decode("ascii")
+
     def texts(self, name: str) -> list[str]:
         """Return a field of texts that are never null."""
         column = self.wanted[name].column
@@ -213,9 +219,10 @@ class RecordReader:
             found += self._records(block)
         return found
 
-    def rows(self, block: RecordColumns) -> Iterator[dict[str, Any]]:
-        """Yield the fields of each record of a block by name, without arrays."""
-        return self._fields.rows(block.data, block.columns)
+    def values(self, block: RecordColumns, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield some fields of each record of a block; none is an array."""
+        text = _text(block.data)
+        return zip(*(self._fields.values[n](text, block.columns) for n in names), strict=True)
 
     def columns(self, values: Sequence[bytes], arrivals_ns: Int64s) -> Iterator[RecordColumns]:
         """Yield the same messages as columns, in order."""
@@ -224,7 +231,9 @@ class RecordReader:
             for room in self._rooms(block):
                 columns = np.full((self._fields.count, len(block)), NULL, np.int64)
                 whole = np.zeros(len(block), np.bool_)
-                items = np.full((self._items.count, room), NULL, np.int64)
+                items = np.empty((self._items.count, room), np.int64)
+                # Of a null all columns but the length of a text are written.
+                items[self._items.texts + 1] = NULL
                 item_ends = np.zeros(len(block), np.int64)
                 if block.plan is not None:
                     self._read(block, block.plan, own, columns, items, item_ends, whole)
@@ -288,7 +297,7 @@ class RecordReader:
             whole &= counts <= self._most_items
 
     def _records(self, block: RecordColumns) -> Iterator[Any]:
-        rows = self.rows(block)
+        rows = self._fields.rows(block.data, block.columns)
         if self._array:
             items = [self._item(**row) for row in self._items.rows(block.data, block.items)]
             ends = block.item_ends.tolist()

@@ -94,7 +94,7 @@ def texts_of(array: bytes) -> tuple[str, ...]:
     >>> texts_of(bytes([4, 2]) + b"a" + bytes([6]) + b"tp0" + bytes([0]))
     ('a', 'tp0')
     """
-    found = []
+    found: list[str] = []
     at = 0
     while True:
         count, at = _number_at(array, at)

@@ -133,7 +133,7 @@ def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
     assert hang is not None
     for number, name in enumerate(HOSTILE):
         state = states[number % len(states)]
-        state.batch = replace(state.batch, host_id=name, missing_reason=name)
+        state.batch = state.batch._replace(host_id=name, missing_reason=name)
         told = [o._replace(operation=name) for o in state.operations.records()]
         state.operations = RankOperations()
         state.operations.apply(BatchOperations.of_records(told), len(told), whole=False)

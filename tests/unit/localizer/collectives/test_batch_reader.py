@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localizer.collectives import batch_reader
-from localizer.collectives.batch_reader import BatchReader, without_tables
+from localizer.collectives.batch_reader import BatchReader
+from localizer.collectives.rank_batch import BatchHead, RankBatch
 from schemas import topics
 from schemas.codec import Codec, DecodeError
 from schemas.enums import CollectiveSource, CollectiveState, ProcessState
@@ -81,8 +82,8 @@ PLAIN = CollectiveBatch(
 )  # fmt: skip
 
 
-# A batch without its operations, and these.
-Said = tuple[CollectiveBatch, tuple[CollectiveOp, ...]]
+# The head of a batch, its communicators, and its operations.
+Said = tuple[BatchHead, tuple[str, ...], tuple[CollectiveOp, ...]]
 
 
 def by_codec(value: bytes) -> Said | None:
@@ -92,16 +93,19 @@ def by_codec(value: bytes) -> Said | None:
         operations = operations_of(batch)
     except (DecodeError, BatchError):
         return None
-    return without_tables(batch), operations
+    return BatchHead.of(batch), batch.communicators, operations
 
 
 def read(reader: BatchReader, values: list[bytes]) -> list[Said | None]:
     """Let a reader read messages."""
     found = reader.read(values, np.full(len(values), ARRIVAL_NS, np.int64))
-    return [
-        None if one is None else (one.batch, tuple(one.operations.columns().records()))
-        for one in found
-    ]
+    return [None if one is None else said(one) for one in found]
+
+
+def said(one: RankBatch) -> Said:
+    """Return what a reader has read."""
+    operations = one.operations
+    return one.head, tuple(operations.communicators), tuple(operations.columns().records())
 
 
 @settings(max_examples=200)

@@ -3,8 +3,8 @@
 import pytest
 
 from localizer.collectives.batch_operations import BatchOperations
-from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.hang_watch import HangWatch
+from localizer.collectives.rank_batch import BatchHead, RankBatch
 from schemas.enums import (
     CollectiveSource,
     CollectiveState,
@@ -109,7 +109,9 @@ def feed(watch: HangWatch, rank: int, now: int, ops: tuple[CollectiveOp, ...]) -
     )  # fmt: skip
     source = CollectiveSource.FLIGHT_RECORDER
     batch = batch_of(held, process, taken_at=now, source=source, whole=False)
-    watch.feed(batch.rank_id, RankBatch(batch, BatchOperations.of_records(ops)), now * US_NS)
+    watch.feed(
+        batch.rank_id, RankBatch(BatchHead.of(batch), BatchOperations.of_records(ops)), now * US_NS
+    )
 
 
 def test_who_was_held_up_makes_the_pause_that_the_others_made() -> None:

@@ -12,6 +12,7 @@ from localizer.collectives.diagnosis import HangClass as Found
 from localizer.collectives.hang_causes import Cause
 from localizer.collectives.hang_record import Seen, followed, hang_of
 from localizer.collectives.job_state import JobState, Overdue
+from localizer.collectives.rank_batch import BatchHead
 from schemas import enums
 from schemas.bounds import bound_of, violation
 from schemas.codec import to_datum
@@ -76,7 +77,7 @@ def test_an_operation_of_any_name_launched_at_any_time_gives_a_record(tmp_path: 
         if isinstance(a.record, CollectiveBatch) and a.record.operations
     )
     job = JobState("job1")
-    job.apply_batch(first, NO_BATCH_OPERATIONS, ARRIVED_NS)
+    job.apply_batch(BatchHead.of(first), NO_BATCH_OPERATIONS, ARRIVED_NS)
     rank = first.rank
     finding = Finding(
         hang_class=Found.NOT_FINISHED,

@@ -7,6 +7,7 @@ import pytest
 
 from localizer.collectives.batch_operations import NO_BATCH_OPERATIONS, BatchOperations
 from localizer.collectives.diagnosis import Certainty, HangClass, diagnose
+from localizer.collectives.rank_batch import BatchHead
 from localizer.collectives.rank_state import RankState, snapshots_of
 from probers.collectives.flight_recorder import read_dump
 from schemas.enums import CollectiveSource, CollectiveState, ProcessState
@@ -44,10 +45,10 @@ def snapshots(
             nothing, process, taken_at=READ_AT,
             source=CollectiveSource.FLIGHT_RECORDER, operations=(), whole=False,
         )  # fmt: skip
-        state = RankState(batch, 1, 1, 1)
+        state = RankState(BatchHead.of(batch), 1, 1, 1)
         for begin in range(0, len(seen), 20):
             part: list[CollectiveOp] = seen[begin : begin + 20]
-            state.apply_batch(batch, BatchOperations.of_records(part), 1, keep)
+            state.apply_batch(BatchHead.of(batch), BatchOperations.of_records(part), 1, keep)
         states.append(state)
         views |= {view.communicator: view for view in held.communicators}
     return snapshots_of(states, views)
@@ -119,10 +120,10 @@ def test_a_rank_of_which_all_was_forgotten_is_not_whole() -> None:
         batch_of(nothing, process, taken_at=READ_AT, source=first, operations=(), whole=known)
         for known in (False, True)
     )
-    state = RankState(part, 1, 1, 1)
+    state = RankState(BatchHead.of(part), 1, 1, 1)
     waits = held.operations[5]._replace(state=CollectiveState.STARTED)
-    state.apply_batch(part, BatchOperations.of_records([waits]), 1, KEEP)
-    state.apply_batch(whole, NO_BATCH_OPERATIONS, 1, KEEP)
+    state.apply_batch(BatchHead.of(part), BatchOperations.of_records([waits]), 1, KEEP)
+    state.apply_batch(BatchHead.of(whole), NO_BATCH_OPERATIONS, 1, KEEP)
     assert not len(state.operations)
     (found,) = snapshots_of([state], {})
     assert found.dropped_before >= 1

@@ -7,6 +7,7 @@ import pytest
 
 from localizer.collectives.batch_operations import NO_BATCH_OPERATIONS, BatchOperations
 from localizer.collectives.job_state import JobState
+from localizer.collectives.rank_batch import BatchHead
 from localizer.collectives.rank_state import SAME_ATTEMPT_US, SILENT_NS
 from probers.collectives.flight_recorder import read_dump
 from schemas.enums import CollectiveSource, CommunicatorRole, ProcessState
@@ -28,11 +29,11 @@ def batch_of(rank: int, folder: Path) -> CollectiveBatch:
 def test_a_collector_that_was_started_anew_reckons_a_little_differently(tmp_path: Path) -> None:
     """It is the same process: what is known of it and of the others stays."""
     job, first = JobState("job"), batch_of(0, tmp_path)
-    job.apply_batch(first, NO_BATCH_OPERATIONS, START_NS)
+    job.apply_batch(BatchHead.of(first), NO_BATCH_OPERATIONS, START_NS)
     attempt, state = job.attempt, job.ranks[0]
     for change_us in (SAME_ATTEMPT_US, -SAME_ATTEMPT_US):
         again = replace(first, attempt=first.attempt + change_us)
-        job.apply_batch(again, NO_BATCH_OPERATIONS, START_NS + 1)
+        job.apply_batch(BatchHead.of(again), NO_BATCH_OPERATIONS, START_NS + 1)
         assert job.ranks[0] is state
         assert job.attempt == attempt
 
@@ -40,9 +41,9 @@ def test_a_collector_that_was_started_anew_reckons_a_little_differently(tmp_path
 def test_another_process_is_a_new_attempt(tmp_path: Path) -> None:
     """A later one replaces what was known; an earlier one is late and changes nothing."""
     job, first = JobState("job"), batch_of(0, tmp_path)
-    job.apply_batch(first, NO_BATCH_OPERATIONS, START_NS)
+    job.apply_batch(BatchHead.of(first), NO_BATCH_OPERATIONS, START_NS)
     for later in (replace(first, attempt=first.attempt + HOUR_US), first):
-        job.apply_batch(later, NO_BATCH_OPERATIONS, START_NS + 1)
+        job.apply_batch(BatchHead.of(later), NO_BATCH_OPERATIONS, START_NS + 1)
         assert job.attempt == first.attempt + HOUR_US
 
 
@@ -56,9 +57,9 @@ def test_a_process_from_a_future_holds_a_rank_up_only_while_it_is_heard(tmp_path
     ):
         job = JobState("job")
         for rank in (0, 1):
-            job.apply_batch(replace(first, rank=rank), NO_BATCH_OPERATIONS, START_NS)
-        job.apply_batch(last, NO_BATCH_OPERATIONS, START_NS)
-        job.apply_batch(first, NO_BATCH_OPERATIONS, START_NS + after_ns)
+            job.apply_batch(BatchHead.of(replace(first, rank=rank)), NO_BATCH_OPERATIONS, START_NS)
+        job.apply_batch(BatchHead.of(last), NO_BATCH_OPERATIONS, START_NS)
+        job.apply_batch(BatchHead.of(first), NO_BATCH_OPERATIONS, START_NS + after_ns)
         assert job.attempt == first.attempt
         assert set(job.ranks) == {0, 1}
 
@@ -92,7 +93,7 @@ def test_a_clock_that_was_set_makes_no_wait(tmp_path: Path) -> None:
             )
             anew = replace(batch, attempt=batch.attempt + 10 * SAME_ATTEMPT_US * bool(step_us))
             told = BatchOperations.of_records(moved)
-            job.apply_batch(anew, told, START_NS + number)
+            job.apply_batch(BatchHead.of(anew), told, START_NS + number)
         limits.append(max(waits.longest for waits in job.waits.values()))
     assert limits[0] == limits[1] > 0
 
@@ -102,9 +103,13 @@ def test_a_rank_that_is_told_from_another_source_counts_as_not_read(tmp_path: Pa
     job, first = JobState("job"), batch_of(0, tmp_path)
     sources = [CollectiveSource.PROFILER] * 2 + [CollectiveSource.FLIGHT_RECORDER]
     for rank, source in enumerate(sources):
-        job.apply_batch(replace(first, rank=rank, source=source), NO_BATCH_OPERATIONS, START_NS)
+        job.apply_batch(
+            BatchHead.of(replace(first, rank=rank, source=source)), NO_BATCH_OPERATIONS, START_NS
+        )
     assert [snapshot.rank for snapshot in job.snapshots()] == [0, 1]
-    job.apply_batch(replace(first, rank=2, source=sources[0]), NO_BATCH_OPERATIONS, START_NS + 1)
+    job.apply_batch(
+        BatchHead.of(replace(first, rank=2, source=sources[0])), NO_BATCH_OPERATIONS, START_NS + 1
+    )
     assert [snapshot.rank for snapshot in job.snapshots()] == [0, 1, 2]
 
 
@@ -135,5 +140,7 @@ def test_microbatches_are_no_iterations(
             rank.launch("1", "all_gather")
         rank.launch("2", "all_reduce", state=gradients)
         told = read_dump(rank.pickled(), f"rank{number}").snapshot.operations
-        job.apply_batch(replace(first, rank=number), BatchOperations.of_records(told), START_NS)
+        job.apply_batch(
+            BatchHead.of(replace(first, rank=number)), BatchOperations.of_records(told), START_NS
+        )
     assert job.cold is cold

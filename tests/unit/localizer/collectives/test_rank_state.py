@@ -7,6 +7,7 @@ from typing import Any
 
 from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.operation_fold import MOST_PENDING
+from localizer.collectives.rank_batch import BatchHead
 from localizer.collectives.rank_state import RankState, snapshots_of
 from schemas.enums import ProcessState
 from schemas.records import CollectiveBatch, CollectiveOp
@@ -27,13 +28,13 @@ def apply(
     state: RankState, batch: CollectiveBatch, seen: Sequence[CollectiveOp], number: int
 ) -> list[tuple[int, int]]:
     """Apply a batch; return the record ids of what was measured, and how long it took."""
-    found = state.apply_batch(batch, BatchOperations.of_records(seen), number, KEEP)
+    found = state.apply_batch(BatchHead.of(batch), BatchOperations.of_records(seen), number, KEEP)
     return [(number, took) for number, _, _, took in found.numbers.T.tolist()]
 
 
 def waits(read: list[CollectiveBatch], lost: set[int]) -> list[tuple[int, int]]:
     """Return record ids and waits (µs) that are measured if some operations are never seen."""
-    state = RankState(read[0], read[0].attempt, 1, 1)
+    state = RankState(BatchHead.of(read[0]), read[0].attempt, 1, 1)
     found = []
     for number, batch in enumerate(read, start=1):
         seen = tuple(o for o in snapshot_of(batch, {}).operations if o.record_id not in lost)
@@ -59,7 +60,7 @@ def test_an_operation_of_the_start_need_not_come_again(tmp_path: Path) -> None:
     """A barrier before the first iteration: the iterations are measured all the same."""
     read = batches(tmp_path)
     every = waits(read, set())
-    state = RankState(read[0], read[0].attempt, 1, 1)
+    state = RankState(BatchHead.of(read[0]), read[0].attempt, 1, 1)
     found = []
     for number, batch in enumerate(read, start=1):
         seen = snapshot_of(batch, {}).operations
@@ -81,10 +82,10 @@ def test_a_process_that_is_stopped_or_gone_launches_nothing_after_its_last_dump(
         (ProcessState.SLEEPING, read.recorded_at),
     ):
         later = replace(read, process_state=state)
-        rank = RankState(later, later.attempt, 1, 1)
+        rank = RankState(BatchHead.of(later), later.attempt, 1, 1)
         assert snapshots_of([rank], {})[0].taken_at == rank.known_until == until
     never = replace(read, process_state=ProcessState.STOPPED, recorded_at=None)
-    assert RankState(never, never.attempt, 1, 1).known_until is None
+    assert RankState(BatchHead.of(never), never.attempt, 1, 1).known_until is None
 
 
 def test_a_kind_that_comes_late_shows_that_the_first_iteration_was_not_over(
@@ -94,7 +95,7 @@ def test_a_kind_that_comes_late_shows_that_the_first_iteration_was_not_over(
     read = batches(tmp_path)
     every = waits(read, set())
     late = every[len(every) // 2][0]
-    state = RankState(read[0], read[0].attempt, 1, 1)
+    state = RankState(BatchHead.of(read[0]), read[0].attempt, 1, 1)
     cold = []
     for number, batch in enumerate(read, start=1):
         seen = snapshot_of(batch, {}).operations
@@ -110,7 +111,7 @@ def test_what_was_sent_ahead_has_ended_as_many_launches_later(tmp_path: Path) ->
     """Without times of an end, a rank that waits for two at once ended the first by the third."""
     read = batches(tmp_path)
     one = dict(waits(read, set()))
-    state = RankState(read[0], read[0].attempt, 1, 1)
+    state = RankState(BatchHead.of(read[0]), read[0].attempt, 1, 1)
     state.operations._counts[MOST_PENDING] = 2
     two: dict[int, int] = {}
     for number, batch in enumerate(read, start=1):

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localizer.collectives.batch_operations import NO_BATCH_OPERATIONS, BatchOperations
-from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.hang_watch import ASIDE_NS, FORGET_NS, HangWatch, event_time
 from localizer.collectives.job_state import LEAST_KEPT, TWICE_NS, JobState
+from localizer.collectives.rank_batch import BatchHead, RankBatch
 from localizer.collectives.rank_state import SILENT_NS
 from localizer.collectives.room import fair_level
 from schemas.enums import Certainty, CollectiveState, FaultLifecycle, ProcessState
@@ -179,7 +179,7 @@ def test_two_jobs_of_one_name_are_told(tmp_path: Path) -> None:
     for second in range(0, 60, 2):
         at_ns = now + second * SECOND_NS
         for one in (first, other):
-            job.apply_batch(one, NO_BATCH_OPERATIONS, at_ns)
+            job.apply_batch(BatchHead.of(one), NO_BATCH_OPERATIONS, at_ns)
         lasts_ns = second * SECOND_NS
         assert (job.mixed(at_ns) is not None) == (lasts_ns > TWICE_NS), second
     text = job.mixed(at_ns)
@@ -190,7 +190,7 @@ def test_two_jobs_of_one_name_are_told(tmp_path: Path) -> None:
     job = JobState("job1")
     for second in range(0, 60, 2):
         for one in (first if second < 2 else gone, other):
-            job.apply_batch(one, NO_BATCH_OPERATIONS, now + second * SECOND_NS)
+            job.apply_batch(BatchHead.of(one), NO_BATCH_OPERATIONS, now + second * SECOND_NS)
     assert job.mixed(now + 60 * SECOND_NS) is None
 
 
@@ -212,7 +212,7 @@ def test_what_operations_refer_to_counts() -> None:
         )  # fmt: skip
         last = replace(one, begin=len(one) - 1)
         batch = replace(bare_batch("job", 0), snapshot=False)
-        watch.feed("", RankBatch(batch, last), SECOND_NS + number)
+        watch.feed("", RankBatch(BatchHead.of(batch), last), SECOND_NS + number)
         assert watch.held <= watch.most_held
     assert watch.refused > 0
     assert watch.set_aside(SECOND_NS + 40) == ["job"]

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from localizer.collectives.batch_operations import BatchOperations
-from localizer.collectives.batch_reader import RankBatch
 from localizer.collectives.hang_watch import HangWatch
+from localizer.collectives.rank_batch import BatchHead, RankBatch
 from schemas.enums import (
     CollectiveSource,
     CollectiveState,
@@ -79,7 +79,7 @@ def run(
             )  # fmt: skip
             source = CollectiveSource.FLIGHT_RECORDER
             batch = batch_of(held, process, taken_at=read, source=source, whole=False)
-            told = RankBatch(batch, BatchOperations.of_records(ops))
+            told = RankBatch(BatchHead.of(batch), BatchOperations.of_records(ops))
             watch.feed(batch.rank_id, told, read * US_NS)
             if sockets and wrong_s <= (read - BEGIN_US) / 1e6 < heals_s:
                 watch.feed("", _sockets(rank, read, sockets), read * US_NS)
