@@ -39,7 +39,6 @@ exit codes: 0 stopped, 2 wrong settings, 3 no broker, topics or registry, or tak
 
 def _start(settings: KafkaSettings, config: HangsConfig, listen: str) -> int:
     memory.use_one_arena()
-    memory.allocate_by_page()
     service = HangService(settings, codec_for(settings), config)
     call_on_stop(service.stop)
     log = EventLog(HANGS_SECTION)

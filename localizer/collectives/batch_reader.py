@@ -6,6 +6,8 @@ they refer to, a job says again and again in the same bytes: it is decoded once.
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
+from operator import add
+from sys import intern
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -46,8 +48,15 @@ NOTHING: Final = CollectiveBatch(
 )  # fmt: skip
 
 
+class _Sender(NamedTuple):
+    """Who sent a message, and how it names its communicators."""
+
+    who: Who
+    communicators: tuple[str, ...]
+
+
 class _Row(NamedTuple):
-    """A message: who sent it and its arrays as bytes, its other fields, and its operations.
+    """A message: its sender and its tables as bytes, its other fields, and its operations.
 
     `place` is which of those that were read it is; `begin` and `end` say which operations are its,
     of `numbers`, `greatest` to what they refer; `arrays_end` is how many bytes behind its header
@@ -55,9 +64,8 @@ class _Row(NamedTuple):
     """
 
     place: int
-    who: bytes
+    sender: bytes
     said: tuple[Any, ...]
-    communicators: bytes
     tables: bytes
     numbers: Int64s
     begin: int
@@ -93,7 +101,7 @@ class _Known(Generic[T]):
 
 
 class _Names:
-    """Reads an array of names as the current schema has it.
+    """Reads an array of names as the current schema has it; equal names are one object.
 
     Each rank has its own: at a start there are as many new ones as ranks, and to let the codec read
     a message takes longer than all that is done with it else.
@@ -111,7 +119,7 @@ class _Names:
         if not items.least <= len(found) <= items.greatest:
             return None
         within = (characters.least <= len(name) <= characters.greatest for name in found)
-        return found if all(within) else None
+        return tuple(map(intern, found)) if all(within) else None
 
 
 class BatchReader:
@@ -128,8 +136,7 @@ class BatchReader:
         self._reader = RecordReader(codec, topics.COLLECTIVE_OP, items="operations")
         self._endpoint_names = _Names("endpoint_ids")
         self._communicator_names = _Names("communicators")
-        self._who: _Known[Who] = _Known()
-        self._communicators: _Known[tuple[str, ...]] = _Known()
+        self._senders: _Known[_Sender] = _Known()
         self._tables: _Known[Tables] = _Known()
         # What follows all arrays in a message that holds nothing.
         self._rest: bytes | None = None
@@ -171,37 +178,38 @@ class BatchReader:
         """Return the batch of a message whose arrays are known, or names."""
         writer = block.writer
         tables = self._tables.get(writer, row.tables)
-        if tables is None:
-            return None
-        who = self._who.get(writer, row.who)
-        if who is None and is_current:
+        sender = self._senders.get(writer, row.sender)
+        if sender is None and is_current:
             endpoints = self._endpoint_names.read(_array_of(block, "endpoint_ids", row.place))
-            if endpoints is not None:
-                who = self._note_who(block, row, endpoints)
-        communicators = self._communicators.get(writer, row.communicators)
-        if communicators is None and is_current:
-            communicators = self._communicator_names.read(row.communicators)
-            if communicators is not None:
-                self._communicators.put(writer, row.communicators, communicators)
-        if who is None or communicators is None:
+            communicators = self._communicator_names.read(
+                _array_of(block, "communicators", row.place)
+            )
+            if endpoints is not None and communicators is not None:
+                sender = self._note_sender(block, row, endpoints, communicators)
+        if tables is None or sender is None:
             return None
         try:
-            operations = row.operations(communicators, tables)
+            operations = row.operations(sender.communicators, tables)
         except BatchError:
             return None
-        return RankBatch(BatchHead._make(who + row.said), operations)
+        return RankBatch(BatchHead._make(sender.who + row.said), operations)
 
-    def _note_who(self, block: RecordColumns, row: _Row, endpoints: tuple[str, ...]) -> Who:
-        """Return who sent a message, and remember it."""
+    def _note_sender(
+        self, block: RecordColumns, row: _Row, endpoints: tuple[str, ...],
+        communicators: tuple[str, ...],
+    ) -> _Sender:  # fmt: skip
+        """Return who sent a message and how it names communicators, and remember it."""
         rank, size = (int(block.numbers(name)[row.place]) for name in ("rank", "world_size"))
         who = Who(
-            cluster=block.text("cluster", row.place), rank_id=block.text("rank_id", row.place),
-            task_id=block.text("task_id", row.place), rank=rank,
-            world_size=None if size == NULL else size, host_id=block.text("host_id", row.place),
-            endpoint_ids=endpoints,
+            cluster=intern(block.text("cluster", row.place)),
+            rank_id=block.text("rank_id", row.place),
+            task_id=intern(block.text("task_id", row.place)), rank=rank,
+            world_size=None if size == NULL else size,
+            host_id=intern(block.text("host_id", row.place)), endpoint_ids=endpoints,
         )  # fmt: skip
-        self._who.put(block.writer, row.who, who)
-        return who
+        found = _Sender(who, communicators)
+        self._senders.put(block.writer, row.sender, found)
+        return found
 
     def _learned(
         self, block: RecordColumns, row: _Row, value: bytes, arrival_ns: int
@@ -222,10 +230,9 @@ class BatchReader:
             operations = row.operations(batch.communicators, tables)
         except (DecodeError, BatchError):
             return None
-        self._communicators.put(writer, row.communicators, batch.communicators)
         self._tables.put(writer, row.tables, tables)
-        who = self._note_who(block, row, batch.endpoint_ids)
-        return RankBatch(BatchHead._make(who + row.said), operations)
+        sender = self._note_sender(block, row, batch.endpoint_ids, batch.communicators)
+        return RankBatch(BatchHead._make(sender.who + row.said), operations)
 
     def _shortened(self, value: bytes, row: _Row) -> bytes:
         """Return a message as it would be without its operations and what follows them."""
@@ -250,9 +257,8 @@ class BatchReader:
         yield from map(
             _Row,
             range(len(ends)),
-            who,
+            map(add, who, _bytes_of(block, ("communicators",))),
             self._reader.values(block, SAID),
-            _bytes_of(block, ("communicators",)),
             _bytes_of(block, TABLES),
             repeat(block.items),
             [0, *ends[:-1]],

@@ -196,9 +196,10 @@ class HangWatch:
         """Count what came; what is held is counted when it may be too much."""
         match record:
             case RankBatch():
-                self._fed += RANK_WEIGHT + len(record.operations)
-                table = record.operations.tables
-                if len(record.operations) and id(table) not in self._counted:
+                operations = record.operations
+                count, table = len(operations), operations.tables
+                self._fed += RANK_WEIGHT + count
+                if count and id(table) not in self._counted:
                     self._counted.add(id(table))
                     self._fed += table.entries
             case CollectiveBatch():

@@ -173,7 +173,8 @@ class JobState:
             If a batch cannot be used; nothing of it is then.
         """
         match record:
-            case RankBatch(head, operations):
+            case RankBatch():
+                head, operations = record
                 before = self.ranks.get(head.rank)
                 self.apply_batch(head, operations, arrived_ns)
                 self._note_rank(head.rank, before, arrived_ns)

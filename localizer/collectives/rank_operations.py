@@ -132,17 +132,27 @@ class Launch(NamedTuple):
 class RankOperations:
     """The operations of one rank in one attempt.
 
-    What is counted of them stands in one list, as kernels count it.
+    What is counted of them stands in one array, in which kernels count it.
     """
 
+    __slots__ = (
+        "_codes", "_counted", "_counts", "_history", "_kinds", "_named", "_names", "_oldest",
+        "_orders", "_rows", "_shapes", "_shapes_of", "_unmeasured",
+    )  # fmt: skip
+
     def __init__(self) -> None:
-        self._counts = [0] * COUNTS
+        self._counted = np.zeros(COUNTS, np.int64)
+        # The same, of which an item is read in less time.
+        self._counts = self._counted.data
         self._counts[NEWEST] = self._counts[WARM_FROM] = -1
         # They name communicators by their place in `_names`.
         self._rows = NO_OPERATIONS
         self._unmeasured = np.zeros(0, np.bool_)
         self._names: list[str] = []
         self._orders: dict[tuple[str, ...], Int64s] = {}
+        # The latest of them.
+        self._named: tuple[str, ...] = ()
+        self._codes = NO_NUMBERS
         # Of the first iteration: the kinds of its operations, and numbers of what they do and of
         # the shapes of their inputs, also by signature of the latest tables.
         self._kinds = NO_NUMBERS
@@ -229,44 +239,44 @@ class RankOperations:
             return NO_WAITS
         codes = self._codes_of(told.communicators) if count else NO_NUMBERS
         tables, table = self._with_table(told)
-        known = self._rows
-        shapes = self._shapes_in(told.tables) if self._counts[CAME] <= MOST_COLD else NO_NUMBERS
-        room = len(known) + count
-        counts = np.array(self._counts, np.int64)
+        counts, numbers = self._counts, self._rows.numbers
+        shapes = self._shapes_in(told.tables) if counts[CAME] <= MOST_COLD else NO_NUMBERS
+        before, names = numbers.shape[1], len(self._names)
+        room = before + count
         rows = np.empty((ROWS, room), np.int64)
         notes = np.empty((NOTES, room), np.int64)
         marks = np.zeros((MARKS, room), np.bool_)
-        sums = np.zeros((SUMS, len(self._names)), np.int64)
+        sums = np.zeros((SUMS, names), np.int64)
         # Not at each batch anew: what is kept is copied.
-        most = SLACK * keep * min(len(self._names), MOST_NAMES)
+        most = SLACK * keep * min(names, MOST_NAMES)
         in_order = fold(
-            known.numbers, self._unmeasured, told.numbers, told.begin, told.end, codes, table,
-            shapes, self._kinds, whole, keep, most, counts, rows, marks, notes, sums,
+            numbers, self._unmeasured, told.numbers, told.begin, told.end, codes, table,
+            shapes, self._kinds, whole, keep, most, self._counted, rows, marks, notes, sums,
         )  # fmt: skip
         if not in_order:
             return self.apply(told.in_order(), keep, whole=whole)
-        self._counts = found = counts.tolist()
-        if found[NEW_KINDS]:
-            self._kinds = np.concatenate((self._kinds, notes[KIND, : found[NEW_KINDS]]))
-        if found[CAME] > MOST_COLD and self._shapes:
+        if counts[NEW_KINDS]:
+            self._kinds = np.concatenate((self._kinds, notes[KIND, : counts[NEW_KINDS]]))
+        if self._shapes and counts[CAME] > MOST_COLD:
             self._forget_kinds()
-        self._unmeasured = marks[UNMEASURED, : found[KNOWN]].copy()
-        if found[TAKEN] or found[REMOVED] or found[KNOWN] < len(known):
-            self._rows = OperationColumns(rows[:, : found[KNOWN]].copy(), tables, self._names)
-            dropped = len(known) + found[TAKEN] - found[KNOWN]
-            if dropped and len(tables) > 1:
+        known = counts[KNOWN]
+        self._unmeasured = marks[UNMEASURED, :known].copy()
+        if counts[TAKEN] or counts[REMOVED] or known < before:
+            self._rows = OperationColumns(rows[:, :known].copy(), tables, self._names)
+            if len(tables) > 1 and before + counts[TAKEN] > known:
                 self._rows = self._rows.with_used_tables()
             self._oldest = self._history = None
-        if not found[MEASURED]:
+        measured = counts[MEASURED]
+        if not measured:
             return NO_WAITS
         waited, longest = sums[WAITED : LONGEST + 1].tolist()
-        return Waits(
-            self._names, notes[WAIT:, : found[MEASURED]], waited, longest, found[LONG]
-        )  # fmt: skip
+        return Waits(self._names, notes[WAIT:, :measured], waited, longest, counts[LONG])
 
     def _with_table(self, told: BatchOperations) -> tuple[Sequence[Tables], int]:
         """Return the tables to which operations refer once more are told, and which is theirs."""
         held = self._rows.tables
+        if len(held) == 1 and held[0] is told.tables:
+            return held, 0
         for place, one in enumerate(held):
             if one is told.tables:
                 return held, place
@@ -308,7 +318,10 @@ class RankOperations:
     def _codes_of(self, communicators: Sequence[str]) -> Int64s:
         """Return the places of some names among the rank's own."""
         names = tuple(communicators)
+        if names is self._named:
+            return self._codes
         if (known := self._orders.get(names)) is not None:
+            self._named, self._codes = names, known
             return known
         if len(self._names) + len(names) > MOST_NAMES:
             self._forget_names()
@@ -318,6 +331,7 @@ class RankOperations:
         if len(self._orders) >= MOST_ORDERS:
             self._orders.clear()
         self._orders[names] = found
+        self._named, self._codes = names, found
         return found
 
     def _forget_names(self) -> None:
@@ -331,6 +345,7 @@ class RankOperations:
         kinds = self._kinds & ((1 << KIND_BITS) - 1)
         self._kinds = (places[len(codes) :].astype(np.int64) << KIND_BITS) | kinds
         self._orders.clear()
+        self._named = ()
 
     def _cold_until(self) -> int:
         """Return how many operations belong to the first iteration, as it seems."""

@@ -37,7 +37,7 @@ def raw_bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-Read = Callable[[Sequence[bytes], Sequence[bytes], Int64s], Sequence[Any]]
+Read = Callable[[Sequence[Message]], Sequence[Any]]
 
 
 class PollReader:
@@ -46,7 +46,7 @@ class PollReader:
     Parameters
     ----------
     readers
-        By topic, what returns the records of keys, values, and when these arrived (ns).
+        By topic, what returns the records of messages.
     warm
         Compiles their kernels, some seconds once after an installation, or reads them from disk.
     """
@@ -68,9 +68,7 @@ class PollReader:
             read = self._readers.get(topic)
             if len(own) < LEAST or read is None:
                 continue
-            keys = [raw_bytes(message.key()) or b"" for message in own]
-            values = [raw_bytes(message.value()) or b"" for message in own]
-            found |= zip(map(id, own), read(keys, values, _arrivals_ns(own)), strict=True)
+            found |= zip(map(id, own), read(own), strict=True)
         return found
 
 
@@ -83,7 +81,10 @@ class NetworkReader(PollReader):
     def __init__(self, codec: Codec, cluster: str) -> None:
         self._traces = TraceReader(codec, cluster)
         plain = {topic: _unkeyed(RecordReader(codec, topic).read) for topic in MANY}
-        super().__init__({topics.PATH_TRACE: self._traces.read, **plain}, self._traces.warm)
+        super().__init__({topics.PATH_TRACE: self._read_traces, **plain}, self._traces.warm)
+
+    def _read_traces(self, messages: Sequence[Message]) -> Sequence[Any]:
+        return self._traces.read(_keys(messages), _values(messages), _arrivals_ns(messages))
 
     def read_batch(
         self, messages: Sequence[tuple[Topic, Message]]
@@ -103,8 +104,8 @@ class NetworkReader(PollReader):
         if len(traces) < LEAST:
             return None, list(messages), self.read(messages)
         batch, taken, kept = self._traces.read_batch(
-            [raw_bytes(message.key()) or b"" for message in traces],
-            [raw_bytes(message.value()) or b"" for message in traces],
+            _keys(traces),
+            _values(traces),
             _arrivals_ns(traces),
             Places(
                 np.array([int(message.timestamp()[1]) * MS_NS for message in traces], np.int64),
@@ -135,10 +136,18 @@ def collective_reader(codec: Codec) -> PollReader:
     return PollReader(readers, warm)
 
 
+def _keys(messages: Sequence[Message]) -> list[bytes]:
+    return [raw_bytes(message.key()) or b"" for message in messages]
+
+
+def _values(messages: Sequence[Message]) -> list[bytes]:
+    return [raw_bytes(message.value()) or b"" for message in messages]
+
+
 def _arrivals_ns(messages: Sequence[Message]) -> Int64s:
     arrivals_ns = [arrival_of(message.timestamp()) for message in messages]
     return np.array([NO_ARRIVAL if ns is None else ns for ns in arrivals_ns], np.int64)
 
 
 def _unkeyed(read: Callable[[Sequence[bytes], Int64s], Sequence[Any]]) -> Read:
-    return lambda _keys, values, arrivals_ns: read(values, arrivals_ns)
+    return lambda messages: read(_values(messages), _arrivals_ns(messages))

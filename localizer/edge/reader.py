@@ -24,7 +24,6 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from localizer.config import SECTION
 from localizer.merge import Place
 from schemas import topics
-from schemas.avro import MAX_VALUE_BYTES
 from schemas.kafka.clients import (
     METADATA_TIMEOUT_S,
     ask_until_answered,
@@ -88,6 +87,14 @@ LOCALIZER: Final = Inputs(role=SECTION, states=STATE_INPUTS, logs=LOG_INPUTS, ma
 BATCH: Final = 500
 POLL_S: Final = 0.03
 FETCH_WAIT_MS: Final = 20
+# Of a partition with each answer (a larger batch comes whole), and of all that waits to be taken.
+# A client unpacks an answer at once: of large ones it held some hundred megabytes, whose pages took
+# as much time as what was done with them.
+FETCHED_BYTES: Final = 2**20
+QUEUED_KBYTES: Final = 16 * 1024
+# A client whose queue is full asks for no more during this time, a second by default: it would be
+# empty long before.
+QUEUE_BACKOFF_MS: Final = 10
 # Nothing is decided meanwhile; the answer takes milliseconds when the broker is there.
 ENDS_TIMEOUT_S: Final = 3.0
 # A broker loads its coordinators within seconds of its start, on a busy machine within ten.
@@ -112,7 +119,9 @@ class Reader:
                 settings,
                 self._group,
                 defaults={
-                    "fetch.message.max.bytes": MAX_VALUE_BYTES,
+                    "fetch.message.max.bytes": FETCHED_BYTES,
+                    "queued.max.messages.kbytes": QUEUED_KBYTES,
+                    "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
                     **batched_fetch(FETCH_WAIT_MS),
                 },
             )

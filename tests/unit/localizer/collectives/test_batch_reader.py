@@ -235,7 +235,7 @@ def test_of_arrays_that_are_always_new_only_the_last_are_remembered(
     ]
     reader = BatchReader(CODEC)
     assert read(reader, values) == [by_codec(value) for value in values]
-    assert 0 < len(reader._communicators._found) < len(values) // 2
+    assert 0 < len(reader._senders._found) < len(values) // 2
 
 
 def test_nothing_of_a_bad_message_stands_in_the_next_one() -> None:
