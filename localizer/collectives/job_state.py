@@ -1,7 +1,7 @@
 """What is known of one running job, folded from the records of its ranks."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -290,9 +290,7 @@ class JobState:
         alone = waits.numbers
         # While it hangs one by one, since each changes what is usual, which the next is held to.
         if not self.hung:
-            for name, count, most in zip(names, waits.counts, waits.longest, strict=True):
-                if count:
-                    self._learn(name, most, count)
+            self._learn_each(names, waits.counts, waits.longest)
             if not waits.long:
                 return
             alone = waits.took_long()
@@ -305,18 +303,31 @@ class JobState:
         possible = waited <= given_up(timeout_ms)
         possible &= waited <= READ_TWICE_US or not self._was_hung(arrived_ns, waited)
         if possible and (not self.hung or waited <= self.limit(name, timeout_ms)):
-            self._learn(name, waited, 1)
+            self._learn(name, waited)
 
-    def _learn(self, communicator: str, longest: int, count: int) -> None:
-        """Learn from waits in a communicator, of which one was the longest."""
-        own = self.waits.get(communicator)
-        if own is None:
-            if len(self.waits) >= MAX_COMMUNICATORS:
-                self.refused += count
-                return
-            own = self.waits[communicator] = UsualWaits()
-        own.observe(longest, count)
-        self.every.observe(longest, count)
+    def _learn(self, communicator: str, waited: int) -> None:
+        """Learn from a wait in a communicator."""
+        self._learn_each((communicator,), (1,), (waited,))
+
+    def _learn_each(
+        self, communicators: Sequence[str], counts: Sequence[int], longest: Sequence[int]
+    ) -> None:
+        """Learn from waits in some communicators: how many, and the longest of each."""
+        known = self.waits
+        every = most = 0
+        for name, count, waited in zip(communicators, counts, longest, strict=True):
+            if not count:
+                continue
+            own = known.get(name)
+            if own is None:
+                if len(known) >= MAX_COMMUNICATORS:
+                    self.refused += count
+                    continue
+                own = known[name] = UsualWaits()
+            own.observe(waited, count)
+            every += count
+            most = max(most, waited)
+        self.every.observe(most, every)
 
     def note_hang(self, hang_id: str, begin_ns: int, end_ns: int | None) -> None:
         """Note a hang that was told: no wait of that time is usual.

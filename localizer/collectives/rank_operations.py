@@ -395,7 +395,7 @@ class RankOperations:
     @property
     def newest_waits(self) -> bool:
         """Whether it waits in the last operation that it launched."""
-        if not self.pending:
+        if not self._counts[PENDING]:
             return False
         last = self._rows.numbers[:, -1]
         newest: bool = last[ROW["record_id"]] == self.newest

@@ -109,7 +109,7 @@ class RankState:
         self, batch: BatchHead, operations: BatchOperations, arrived_ns: int, keep: int
     ) -> Waits:
         """Apply a batch and its operations; see `RankOperations.apply`."""
-        if not self.state_ns or batch.process_state is not self.process_state:
+        if not self.state_ns or batch.process_state is not self.batch.process_state:
             self.state_ns = arrived_ns
         self.batch, self.arrived_ns = batch, arrived_ns
         if batch.cpu_ns is not None:

@@ -37,6 +37,8 @@ INPUTS: Final = Inputs(
     states=(topics.COLLECTIVE_COMM,),
     logs=(topics.COLLECTIVE_OP, topics.COLLECTIVE_FLOW),
     marks=topics.COLLECTIVE_OP,
+    # Columns of more operations do not fit into a core's cache.
+    batch=200,
 )
 # How often a decision is due; the grid of event time is as fine.
 DECIDE_S: Final = GRID_NS / SECOND_NS

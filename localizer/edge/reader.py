@@ -75,16 +75,18 @@ class Inputs:
         Topics that are read from the look-back.
     marks
         The one of them at which it is remembered how far everything is decided.
+    batch
+        How many records it takes at once, at most.
     """
 
     role: str
     states: tuple[Topic, ...]
     logs: tuple[Topic, ...]
     marks: Topic
+    batch: int = 500
 
 
 LOCALIZER: Final = Inputs(role=SECTION, states=STATE_INPUTS, logs=LOG_INPUTS, marks=topics.ANOMALY)
-BATCH: Final = 500
 POLL_S: Final = 0.03
 FETCH_WAIT_MS: Final = 20
 # Of a partition with each answer (a larger batch comes whole), and of all that waits to be taken.
@@ -191,7 +193,7 @@ class Reader:
 
     def _hears_refusal(self) -> bool:
         """Raise AccessError if the group is refused: the client tells it to whoever polls alone."""
-        for message in self._consumer.consume(BATCH, POLL_S):
+        for message in self._consumer.consume(self._inputs.batch, POLL_S):
             if (access := refusal_of(self._settings, message, self._group)) is not None:
                 raise access
         return False
@@ -207,7 +209,7 @@ class Reader:
         good: list[Message] = []
         newest: dict[Place, Message] = {}
         self._lag.note_poll()
-        heard = self._consumer.consume(BATCH, POLL_S)
+        heard = self._consumer.consume(self._inputs.batch, POLL_S)
         for message in reported_once(cimpl, heard, in_group=True):
             error = message.error()
             place = (str(message.topic()), int(message.partition() or 0))

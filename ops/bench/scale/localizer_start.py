@@ -17,7 +17,7 @@ import numpy as np
 from arena.simulation.setup import Rec
 from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
-from localizer.edge.reader import BATCH
+from localizer.edge.reader import LOCALIZER
 from localizer.merge import Merge
 from localizer.network.trace_reader import Places, TraceReader
 from ops.bench.rig import process_cost
@@ -110,7 +110,7 @@ class Intake:
 def _polls(records: Iterable[Rec]) -> Iterator[list[Rec]]:
     """Yield records of one topic, as many as a poll returns."""
     left = iter(records)
-    while poll := list(islice(left, BATCH)):
+    while poll := list(islice(left, LOCALIZER.batch)):
         while poll:
             same = [rec for rec in poll if rec.topic == poll[0].topic]
             yield same
