@@ -275,12 +275,14 @@ class RankOperations:
     def _with_table(self, told: BatchOperations) -> tuple[Sequence[Tables], int]:
         """Return the tables to which operations refer once more are told, and which is theirs."""
         held = self._rows.tables
-        if len(held) == 1 and held[0] is told.tables:
+        if not len(told):
             return held, 0
+        if not len(self._rows):
+            return (told.tables,), 0
         for place, one in enumerate(held):
             if one is told.tables:
                 return held, place
-        return ([*held, told.tables], len(held)) if len(told) else (held, 0)
+        return [*held, told.tables], len(held)
 
     def _shapes_in(self, tables: Tables) -> Int64s:
         """Return by signature a number of what it does and of the shapes of its inputs.

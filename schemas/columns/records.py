@@ -240,18 +240,24 @@ class RecordReader:
                 if whole.all():
                     # None of them lacked room.
                     break
-            counts = np.diff(item_ends, prepend=0)
-            kept = np.repeat(whole, counts)
-            self._items_each_byte = len(kept) / max(1, len(block.data))
+            count = int(item_ends[-1])
+            self._items_each_byte = count / max(1, len(block.data))
+            items = items[:, :count]
+            starts = block.starts
+            if not whole.all():
+                counts = np.diff(item_ends, prepend=0)
+                items = items[:, np.repeat(whole, counts)]
+                columns, starts = columns[:, whole], starts[whole]
+                item_ends = np.cumsum(counts[whole])
             yield RecordColumns(
                 first=block.first,
                 whole=whole,
                 data=block.data.tobytes(),
-                starts=block.starts[whole],
-                columns=columns[:, whole],
+                starts=starts,
+                columns=columns,
                 wanted=self._fields.wanted,
-                items=items[:, : len(kept)] if whole.all() else items[:, : len(kept)][:, kept],
-                item_ends=np.cumsum(counts[whole]),
+                items=items,
+                item_ends=item_ends,
                 item_wanted=self._items.wanted,
                 writer=id(block.plan),
             )
@@ -292,8 +298,8 @@ class RecordReader:
             good = np.ones(found.shape[1], np.bool_)
             _refuse_others_than_ascii(data, found, self._items.texts, good)
             good &= self._items.good(found, np.full(len(good), NO_ARRIVAL), self._item_bounds)
-            of = np.repeat(np.arange(len(whole)), counts)
-            whole[of[~good]] = False
+            if not good.all():
+                whole[np.repeat(np.arange(len(whole)), counts)[~good]] = False
             whole &= counts <= self._most_items
 
     def _records(self, block: RecordColumns) -> Iterator[Any]:
