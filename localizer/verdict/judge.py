@@ -188,7 +188,8 @@ class Judge:
             # window, nothing more comes that could tell which.
             wait_ns = WINDOW_SPREAD_NS
         if _is_brief(case):
-            wait_ns = max(wait_ns, BLIP_NS)
+            # The looks of all agents are there by then: no window closes later that tells more.
+            wait_ns = max(config.latency_min_ns, BLIP_NS)
         witnesses = case.open if decided else case.own
         pairs = {frozenset(flow.key[:2]) for flow in witnesses}
         shifts = [s.shift_ns for f in case.open for s in f.symptoms if s.shift_ns is not None]
