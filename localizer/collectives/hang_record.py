@@ -236,13 +236,19 @@ def _what(cause: Cause, undecided: str = UNDECIDED, *, gone: bool = False) -> st
     return text.format(who=who, **{name: forms[several] for name, forms in VERBS.items()})
 
 
-def followed(known: Hang, found: Hang) -> Hang | None:
-    """Return the next transition of a hang that goes on; None: nothing that is worth telling."""
+def followed(known: Hang, found: Hang, *, network_lately: bool = False) -> Hang | None:
+    """Return the next transition of a hang that goes on; None: nothing that is worth telling.
+
+    Parameters
+    ----------
+    network_lately
+        Whether a look has said within the last minute that it is the network.
+    """
     back = known.state is FaultLifecycle.RESOLVED
     same = (known.hang_class, known.certainty, known.ranks) == (
         found.hang_class, found.certainty, found.ranks,
     )  # fmt: skip
-    if not back and (same or _is_worse(known, found)):
+    if not back and (same or _is_worse(known, found, network_lately=network_lately)):
         return None
     return replace(
         found,
@@ -255,7 +261,7 @@ def followed(known: Hang, found: Hang) -> Hang | None:
     )
 
 
-def _is_worse(known: Hang, found: Hang) -> bool:
+def _is_worse(known: Hang, found: Hang, *, network_lately: bool) -> bool:
     """Return whether a later look decides less: what was seen has gone with the sockets.
 
     Between two gaps of a cable that flaps nothing lies at any socket, which looks like a GPU that
@@ -265,7 +271,7 @@ def _is_worse(known: Hang, found: Hang) -> bool:
         return False
     by_absence = found.hang_class is HangClass.GPU_STOPPED and not found.ranks
     return found.hang_class is HangClass.UNDECIDED or (
-        by_absence and known.hang_class is HangClass.NETWORK
+        network_lately and by_absence and known.hang_class is HangClass.NETWORK
     )
 
 

@@ -91,6 +91,7 @@ class _Watched:
 
     Until `aside_ns` nothing is taken of it: it held too much. `seen_ns`: when there was last
     something to tell of one whose ranks record nothing. `begun`: which processes those were.
+    `network_ns`: when a look last said that it is the network.
     """
 
     job: JobState
@@ -100,6 +101,7 @@ class _Watched:
     aside_ns: int = 0
     seen_ns: int = 0
     begun: tuple[int, int] = (0, 0)
+    network_ns: int = 0
 
     @property
     def open_hang(self) -> Hang | None:
@@ -416,8 +418,12 @@ def _follow(watched: _Watched, found: Hang, now_ns: int) -> Hang | None:
     again = (soon and watched.attempt == job.attempt) or (
         hang is not None and hang.hang_id == found.hang_id
     )
+    if found.hang_class is HangClass.NETWORK:
+        watched.network_ns = now_ns
     if hang is not None and alike and (known is not None or again):
-        return followed(hang, found)
+        # What another process has told it may have seen until it ended.
+        said_ns = max(watched.network_ns, us_to_ns(hang.event_at))
+        return followed(hang, found, network_lately=now_ns - said_ns <= RETURN_NS)
     watched.attempt = job.attempt
     return found
 

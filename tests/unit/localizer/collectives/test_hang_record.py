@@ -128,4 +128,8 @@ def test_what_was_sure_is_not_replaced_by_what_is_seen_no_more(
             next_steps=(),
         )  # fmt: skip
 
-    assert (followed(hang_as(known), hang_as(found)) is None) == kept
+    before, now = hang_as(known), hang_as(found)
+    assert (followed(before, now, network_lately=True) is None) == kept
+    # A cable that has been whole for a minute is not blamed for what still stands.
+    undecided = now.hang_class is enums.HangClass.UNDECIDED
+    assert (followed(before, now, network_lately=False) is None) == undecided
