@@ -7,8 +7,7 @@ they refer to, a job says again and again in the same bytes: it is decoded once.
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from operator import add
-from sys import intern
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from localizer.collectives.batch_operations import (
     greatest_references,
 )
 from localizer.collectives.rank_batch import BatchHead, RankBatch, Who
+from localizer.collectives.remembered import Known, SharedNames
 from schemas import topics
 from schemas.bounds import bound_of
 from schemas.codec import Codec, DecodeError
@@ -30,12 +30,6 @@ from schemas.framing import header_bytes
 from schemas.records import CollectiveBatch
 from schemas.records.batches import BatchError, Tables, tables_of
 
-T = TypeVar("T")
-
-# Bytes of each kind that are remembered; what they mean takes a few times as many. A rank names
-# its communicators in a few orders, one for each phase of an iteration in which a batch begins:
-# those of ten thousand ranks take 12 MB.
-MAX_KNOWN_BYTES: Final = 16_000_000
 TABLES: Final = ("shapes", "signatures", "frames", "stacks", "reasons")
 ARRAYS: Final = ("endpoint_ids", "communicators", *TABLES)
 # What a batch says beside who the rank is.
@@ -80,46 +74,27 @@ class _Row(NamedTuple):
         return BatchOperations(self.numbers, self.begin, self.end, communicators, tables)
 
 
-class _Known(Generic[T]):
-    """What bytes mean, by who wrote them; the oldest are forgotten."""
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[int, bytes], T] = {}
-        self._bytes = 0
-
-    def get(self, writer: int, data: bytes) -> T | None:
-        return self._found.get((writer, data))
-
-    def put(self, writer: int, data: bytes, value: T) -> None:
-        if (writer, data) not in self._found:
-            self._bytes += len(data)
-        self._found[writer, data] = value
-        while self._bytes > MAX_KNOWN_BYTES:
-            oldest = next(iter(self._found))
-            del self._found[oldest]
-            self._bytes -= len(oldest[1])
-
-
 class _Names:
-    """Reads an array of names as the current schema has it; equal names are one object.
+    """Reads an array of names as the current schema has it.
 
     Each rank has its own: at a start there are as many new ones as ranks, and to let the codec read
     a message takes longer than all that is done with it else.
     """
 
-    def __init__(self, field: str) -> None:
+    def __init__(self, field: str, shared: SharedNames) -> None:
         name = topics.COLLECTIVE_OP.name
         self._items = bound_of(name, field)
         self._characters = bound_of(name, f"{field}.")
+        self._shared = shared
 
     def read(self, data: bytes) -> tuple[str, ...] | None:
         """Return the names; None: the codec has to."""
-        found = texts_of(data)
         items, characters = self._items, self._characters
-        if not items.least <= len(found) <= items.greatest:
+        found = texts_of(data, items.greatest)
+        if found is None or len(found) < items.least:
             return None
         within = (characters.least <= len(name) <= characters.greatest for name in found)
-        return tuple(map(intern, found)) if all(within) else None
+        return tuple(map(self._shared.shared, found)) if all(within) else None
 
 
 class BatchReader:
@@ -134,10 +109,11 @@ class BatchReader:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._reader = RecordReader(codec, topics.COLLECTIVE_OP, items="operations")
-        self._endpoint_names = _Names("endpoint_ids")
-        self._communicator_names = _Names("communicators")
-        self._senders: _Known[_Sender] = _Known()
-        self._tables: _Known[Tables] = _Known()
+        self._shared = SharedNames()
+        self._endpoint_names = _Names("endpoint_ids", self._shared)
+        self._communicator_names = _Names("communicators", self._shared)
+        self._senders: Known[_Sender] = Known()
+        self._tables: Known[Tables] = Known()
         # What follows all arrays in a message that holds nothing.
         self._rest: bytes | None = None
 
@@ -199,13 +175,14 @@ class BatchReader:
         communicators: tuple[str, ...],
     ) -> _Sender:  # fmt: skip
         """Return who sent a message and how it names communicators, and remember it."""
+        shared = self._shared.shared
         rank, size = (int(block.numbers(name)[row.place]) for name in ("rank", "world_size"))
         who = Who(
-            cluster=intern(block.text("cluster", row.place)),
+            cluster=shared(block.text("cluster", row.place)),
             rank_id=block.text("rank_id", row.place),
-            task_id=intern(block.text("task_id", row.place)), rank=rank,
+            task_id=shared(block.text("task_id", row.place)), rank=rank,
             world_size=None if size == NULL else size,
-            host_id=intern(block.text("host_id", row.place)), endpoint_ids=endpoints,
+            host_id=shared(block.text("host_id", row.place)), endpoint_ids=endpoints,
         )  # fmt: skip
         found = _Sender(who, communicators)
         self._senders.put(block.writer, row.sender, found)

@@ -246,9 +246,11 @@ class RecordReader:
             starts = block.starts
             if not whole.all():
                 counts = np.diff(item_ends, prepend=0)
-                items = items[:, np.repeat(whole, counts)]
-                columns, starts = columns[:, whole], starts[whole]
-                item_ends = np.cumsum(counts[whole])
+                read = np.flatnonzero(whole)
+                # In C's order, as kernels are compiled for.
+                items = items.take(np.flatnonzero(np.repeat(whole, counts)), axis=1)
+                columns, starts = columns.take(read, axis=1), starts[read]
+                item_ends = np.cumsum(counts[read])
             yield RecordColumns(
                 first=block.first,
                 whole=whole,

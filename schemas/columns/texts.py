@@ -86,12 +86,13 @@ def _number(
     return count
 
 
-def texts_of(array: bytes) -> tuple[str, ...]:
+def texts_of(array: bytes, most: float) -> tuple[str, ...] | None:
     """Return the texts of an Avro array of strings that a kernel has passed over.
 
-    So they are ASCII, and no length is wrong.
+    So they are ASCII, and no length is wrong. None: there are more than `most`. Empty ones take a
+    byte each: to read all that fit into a message would take seconds.
 
-    >>> texts_of(bytes([4, 2]) + b"a" + bytes([6]) + b"tp0" + bytes([0]))
+    >>> texts_of(bytes([4, 2]) + b"a" + bytes([6]) + b"tp0" + bytes([0]), 2)
     ('a', 'tp0')
     """
     found: list[str] = []
@@ -103,6 +104,8 @@ def texts_of(array: bytes) -> tuple[str, ...]:
             _, at = _number_at(array, at)
         if count == 0:
             return tuple(found)
+        if len(found) + abs(count) > most:
+            return None
         for _ in range(abs(count)):
             length, at = _number_at(array, at)
             found.append(array[at : at + length].decode("ascii"))

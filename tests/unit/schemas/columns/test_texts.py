@@ -48,4 +48,13 @@ def test_texts_of_an_array_are_those_that_were_written(
         items = items.removeprefix(count)[:-1]
         size = encoded("long", len(items))
         array += encoded("long", -len(texts)) + size + items if sized else count + items
-    assert texts_of(array + b"\0") == tuple(text for texts, _ in blocks for text in texts)
+    array += b"\0"
+    written = tuple(text for texts, _ in blocks for text in texts)
+    assert texts_of(array, len(written)) == written
+    assert not written or texts_of(array, len(written) - 1) is None
+
+
+def test_of_too_many_texts_none_is_read() -> None:
+    """A block says how many it has; what follows is not looked at."""
+    assert texts_of(encoded("long", 8 * 2**20), 65_536) is None
+    assert texts_of(encoded("long", -(8 * 2**20)) + encoded("long", 0), 65_536) is None
