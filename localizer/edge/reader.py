@@ -89,13 +89,16 @@ class Inputs:
 LOCALIZER: Final = Inputs(role=SECTION, states=STATE_INPUTS, logs=LOG_INPUTS, marks=topics.ANOMALY)
 POLL_S: Final = 0.03
 FETCH_WAIT_MS: Final = 20
-# Of a partition with each answer (a larger batch comes whole), and of all that waits to be taken.
-# A client unpacks an answer at once: of large ones it held some hundred megabytes, whose pages took
-# as much time as what was done with them.
+# Of a partition with each answer; a larger batch comes whole. A client unpacks an answer at once:
+# of large ones it held some hundred megabytes, whose pages took as much time as what was done with
+# them.
 FETCHED_BYTES: Final = 2**20
-QUEUED_KBYTES: Final = 16 * 1024
-# A client whose queue is full asks for no more during this time, a second by default: it would be
-# empty long before.
+# A client asks for no more while so much waits to be taken; what it has asked for comes on top.
+# librdkafka asks for no more than this at once, either: it lowers `fetch.max.bytes` to it, which
+# must have room for the largest message of a topic.
+QUEUED_KBYTES: Final = 2 * topics.MAX_MESSAGE_BYTES // 1024
+# A client whose queue is full looks again so often, each second by default: it would be empty long
+# before.
 QUEUE_BACKOFF_MS: Final = 10
 # Nothing is decided meanwhile; the answer takes milliseconds when the broker is there.
 ENDS_TIMEOUT_S: Final = 3.0
