@@ -58,9 +58,8 @@ def core(rig: Rig, runs: int, say: Say, size: Size = SIZE) -> list[Figure]:
     shares = [100 * ours / bare for ours, bare in zip(rates_hz, bare_hz, strict=True)]
     return [
         row(name, [rate / MEGA for rate in rates_hz], "M/s", 10.0),
-        row("the same, share of a kernel that only reads the bytes and places them", shares, "%",
-            50.0),
-        row("a kernel that only reads the bytes and places them", [r / MEGA for r in bare_hz],
+        row("… share of a kernel that only reads the bytes and places them", shares, "%", 50.0),
+        row("… a kernel that only reads the bytes and places them", [r / MEGA for r in bare_hz],
             "M/s"),
         row("pure core: RSS, the recording in it", [r["rss_bytes"] / MEGA for r in found], "MB",
             sense="<="),

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from arena.world.fabric import FabricShape
 from localizer.config import CoreConfig
 from ops.bench.rig.load import Load, LoadShape
-from ops.bench.rig.report import Figure
+from ops.bench.rig.report import Figure, titled
 from ops.bench.throughput.decoder import KEPT, Decoder
 from ops.bench.throughput.peer_windows import (
     LATENESS_MS,
@@ -22,6 +23,8 @@ from ops.bench.throughput.peer_windows import (
 from ops.bench.throughput.realtime import AGAIN_MS, MOST_AGENTS, judged, shape_at
 from ops.bench.throughput.replay import extrapolated_s, record, scenario
 from ops.bench.throughput.report import draw
+from ops.bench.throughput.rig import Rig
+from ops.bench.throughput.throughput import core
 from ops.recording.diagnosis import INPUTS, diagnose
 from ops.recording.source import Source
 from schemas.codec import Codec
@@ -112,6 +115,32 @@ def test_the_least_a_core_must_do_puts_every_value_at_its_place() -> None:
         slots = [n % KEPT for n in range(max(0, used - KEPT), used)]
         found.append(decoder.values[:, slots, row].T.tolist())
     assert sorted(found) == sorted(one[-KEPT:] for one in expected.values())
+
+
+class OneRun:
+    """A rig and its child, which has told of one run."""
+
+    def begin(self, *_: str) -> "OneRun":
+        """Return the child."""
+        return self
+
+    def result(self, child: "OneRun") -> None:
+        """Wait for the child."""
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what it told."""
+        return [
+            {"results": 6e6, "cpu_s": 1.0, "wall_s": 2.0, "bare_hz": 12e6, "rss_bytes": 1e6,
+             "counts": {}}
+        ]  # fmt: skip
+
+
+def test_what_the_core_is_compared_with_stands_below_it() -> None:
+    """Rows that go on with another begin as all such rows do, and keep their place by it."""
+    rows = core(cast(Rig, OneRun()), 1, lambda _: None)
+    whole, share, bare, memory = rows
+    assert [title for title, _ in titled(rows)] == [whole.figure] * 3 + [memory.figure]
+    assert (whole.value, share.value, bare.value) == (6, 50, 12)
 
 
 def test_a_cut_that_is_still_open_has_no_onset_of_its_own() -> None:
