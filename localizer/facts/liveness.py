@@ -152,6 +152,8 @@ class Agent:
     ----------
     first_ns, heard_ns
         Arrival of its first and of its last heartbeat.
+    sent_ns
+        When the last one was sent at the earliest, see `ArrivalClock.sent_since_ns`.
     partition
         Partition of agent.heartbeat.v1 that its heartbeats stand in; None: not known.
     silences
@@ -163,6 +165,7 @@ class Agent:
     host_id: str
     first_ns: int
     heard_ns: int
+    sent_ns: int
     interval_ns: int
     incarnation: int
     seq: int
@@ -177,6 +180,9 @@ class Agent:
 PAUSE_INTERVALS: Final = 2.5
 # After a pause agents find the broker again within this time.
 RECONNECT_NS: Final = 8 * SECOND_NS
+# Pauses remembered. What one puts off the next puts off again: a broker whose nodes restart in turn
+# makes several in a few minutes.
+PAUSES: Final = 8
 
 
 class ArrivalClock:
@@ -185,15 +191,16 @@ class ArrivalClock:
     def __init__(self) -> None:
         self._newest_ns: int | None = None
         self._newest_in: dict[int, int] = {}
-        # The last pause: the newest heartbeat before it, and until when agents may be reconnecting.
-        self._pause_ns = (0, 0)
+        # Of the last pauses: the newest heartbeat before it, and until when agents may reconnect.
+        self._pauses_ns: tuple[tuple[int, int], ...] = ((0, 0),)
         self._resumed_in: dict[int, int] = {}
 
     def observe_arrival(self, partition: int, arrived_ns: int, usual_ns: int) -> None:
         """Observe a heartbeat of anybody; `usual_ns` is the usual interval of agents."""
         pause_ns = PAUSE_INTERVALS * usual_ns
         if self._newest_ns is not None and arrived_ns - self._newest_ns > pause_ns:
-            self._pause_ns = self._newest_ns, arrived_ns + RECONNECT_NS
+            pause = self._newest_ns, arrived_ns + RECONNECT_NS
+            self._pauses_ns = (*self._pauses_ns, pause)[-PAUSES:]
         if arrived_ns - self._newest_in.get(partition, arrived_ns) > pause_ns:
             self._resumed_in[partition] = arrived_ns + RECONNECT_NS
         self._newest_ns = max(arrived_ns, self._newest_ns or arrived_ns)
@@ -207,21 +214,35 @@ class ArrivalClock:
         """Return whether the log pauses now."""
         return now_ns - self.time_ns(now_ns, usual_ns) > PAUSE_INTERVALS * usual_ns
 
-    def sent_since_ns(self, arrived_ns: int) -> int:
-        """Return when a heartbeat was sent at the earliest; those of a pause arrive after it."""
-        paused_ns, reconnected_ns = self._pause_ns
-        return paused_ns if paused_ns < arrived_ns <= reconnected_ns else arrived_ns
+    def sent_since_ns(self, arrived_ns: int, agent: Agent | None) -> int:
+        """Return when a heartbeat was sent at the earliest; those of a pause arrive after it.
+
+        Once an agent has caught up its heartbeats come an interval apart again: none of these is of
+        the pause.
+
+        Parameters
+        ----------
+        agent
+            What was known before of the agent that sent it; None: nothing.
+        """
+        paused_ns, reconnected_ns = self._pauses_ns[-1]
+        if not paused_ns < arrived_ns <= reconnected_ns:
+            return arrived_ns
+        if agent is None or agent.heard_ns <= paused_ns:
+            return paused_ns
+        apart = arrived_ns - agent.heard_ns > agent.interval_ns // 2
+        return arrived_ns if apart or agent.sent_ns > paused_ns else paused_ns
 
     @property
-    def last_pause_ns(self) -> tuple[int, int]:
-        """When the last pause that is over began, and until when agents may have reconnected."""
-        return self._pause_ns
+    def pauses_ns(self) -> tuple[tuple[int, int], ...]:
+        """When the last pauses that are over began, and until when agents may have reconnected."""
+        return self._pauses_ns
 
     def resumed_ns(self, partition: int | None) -> int:
         """Return until when agents may have been looking for the broker after a pause."""
         if partition is None:
-            return self._pause_ns[1]
-        return max(self._pause_ns[1], self._resumed_in.get(partition, 0))
+            return self._pauses_ns[-1][1]
+        return max(self._pauses_ns[-1][1], self._resumed_in.get(partition, 0))
 
 
 class Liveness:
@@ -284,10 +305,11 @@ class Liveness:
             self.refused += 1
             return
         self._arrivals.observe_arrival(partition, arrived_ns, self._usual_ns)
+        sent_ns = self._arrivals.sent_since_ns(arrived_ns, agent)
         if agent is None:
             self._membership_version += 1
             agent = self._agents[beat.agent_id] = Agent(
-                beat.agent_id, beat.host_id, arrived_ns, arrived_ns, interval_ns,
+                beat.agent_id, beat.host_id, arrived_ns, arrived_ns, sent_ns, interval_ns,
                 beat.incarnation, beat.seq,
             )  # fmt: skip
         else:
@@ -295,9 +317,9 @@ class Liveness:
             since_ns = max(agent.heard_ns, self._arrivals.resumed_ns(partition))
             late = arrived_ns - since_ns > PAUSED_INTERVALS * agent.interval_ns
             if late or not known:
-                begun_ns = self._arrivals.sent_since_ns(agent.heard_ns)
-                agent.silences = (*agent.silences, (begun_ns, arrived_ns))[-SILENCES:]
+                agent.silences = (*agent.silences, (agent.sent_ns, arrived_ns))[-SILENCES:]
             agent.heard_ns = max(agent.heard_ns, arrived_ns)
+            agent.sent_ns = max(agent.sent_ns, sent_ns)
         agent.interval_ns, agent.host_id, agent.partition = interval_ns, beat.host_id, partition
         agent.incarnation, agent.seq = beat.incarnation, beat.seq
         agent.host_delay_ns = beat.host_delay_ns
@@ -327,7 +349,7 @@ class Liveness:
         if agent_id not in self._agents:
             self._membership_version += 1
             self._agents[agent_id] = Agent(
-                agent_id, "", missed_ns - MEMBER_NS, missed_ns, SECOND_NS, 0, -REORDERED
+                agent_id, "", missed_ns - MEMBER_NS, missed_ns, missed_ns, SECOND_NS, 0, -REORDERED
             )
             self._last_seen.record_sign(agent_id, missed_ns, SECOND_NS)
         if self._agents[agent_id].heard_ns <= missed_ns:
@@ -473,7 +495,7 @@ class Liveness:
         agent = None if agent_id is None else self._agents.get(agent_id)
         if agent is None:
             return since_ns
-        for silent_ns, back_ns in sorted((*agent.silences, self._arrivals.last_pause_ns)):
+        for silent_ns, back_ns in sorted((*agent.silences, *self._arrivals.pauses_ns)):
             if silent_ns < since_ns + within_ns:
                 since_ns = max(since_ns, back_ns)
         if agent.heard_ns >= since_ns + within_ns:

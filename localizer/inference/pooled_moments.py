@@ -87,6 +87,11 @@ class LateFlow:
     lower_rise_ns: int
     median_rise_ns: int
 
+    @property
+    def rises_ns(self) -> tuple[int, int]:
+        """Both rises, see `is_shift`."""
+        return self.lower_rise_ns, self.median_rise_ns
+
 
 class UsualShares:
     """Which share of a component's 5-tuples is late as a rule, by component."""
@@ -144,7 +149,7 @@ def find_moments(
         What all 5-tuples cross. Only late ones in its index count: the others are on a path that
         was not traced.
     known
-        Components of open faults.
+        Components of open faults. Each direction of a cable is tested with it.
     any_shape
         Whether a queue makes a moment, too.
     usual
@@ -164,34 +169,45 @@ def find_moments(
     left = np.ones(len(flows), np.bool_)
     rest = RemainingFlows(places)
     numbers, shares = rest.counted(names), np.array([usual(name) for name in names])
+    expecting: dict[str, list[int]] = {name: [] for name in known}
+    for name, place in number.items():
+        if (component := places.cable(name)) in expecting:
+            expecting[component].append(place)
     found: dict[str, float] = {}
-    for expected in (*sorted(known), *(None,) * MOST_AT_ONCE):
+    for expected in (*sorted(expecting), *(None,) * MOST_AT_ONCE):
         counts = np.bincount(crossed[left[owner]], minlength=len(names))
         chances = counted_chances(
             counts, rest.counts(numbers), shares, all_late=int(left.sum()), flows=len(rest)
         )
-        place = number.get(expected, -1) if expected else int(chances.argmin())
-        chance = float(chances[place]) if place >= 0 else 0.0
-        if chance > LOG_MOMENT and not expected:
+        tested = expecting[expected] if expected else [int(chances.argmin())]
+        if not expected and chances[tested[0]] > LOG_MOMENT:
             break
-        here = owner[crossed == place]
-        here = here[left[here]]
-        if chance <= LOG_MOMENT and (any_shape or _is_shift([flows[one] for one in here.tolist()])):
-            # Those with the same 5-tuples, such as an RNIC and its cable, are one place.
-            same = np.flatnonzero((chances == chance) & (counts > 0))
-            found |= {names[one]: chance for one in same.tolist()}
-        gone = expected or names[place]
+        for place in tested:
+            chance = float(chances[place])
+            here = owner[crossed == place]
+            rises = [flows[one].rises_ns for one in here[left[here]].tolist()]
+            if chance <= LOG_MOMENT and (any_shape or is_shift(rises)):
+                # Those with the same 5-tuples, such as an RNIC and its cable, are one place.
+                same = np.flatnonzero((chances == chance) & (counts > 0))
+                found |= {names[one]: chance for one in same.tolist()}
+        gone = expected or names[tested[0]]
         rest.remove(gone)
-        left[here] = False
+        left[owner[crossed == number.get(gone, -1)]] = False
         for one in np.flatnonzero(left).tolist():
             left[one] = not returns(keys[one], gone)
     return found
 
 
-def _is_shift(flows: Sequence[LateFlow]) -> bool:
-    """Return whether all packets of these 5-tuples are delayed alike, and not by a queue."""
-    lower_ns = sum(flow.lower_rise_ns for flow in flows)
-    return lower_ns >= LEVEL_SHARE * sum(flow.median_rise_ns for flow in flows)
+def is_shift(rises_ns: Sequence[tuple[int, int]]) -> bool:
+    """Return whether all packets of 5-tuples are delayed alike, and not by a queue.
+
+    Parameters
+    ----------
+    rises_ns
+        By 5-tuple the rise of lower quartile and median.
+    """
+    lower_ns = sum(lower for lower, _ in rises_ns)
+    return lower_ns >= LEVEL_SHARE * sum(median for _, median in rises_ns)
 
 
 def log_false_alarms(moments: Mapping[int, float], *, components: int, step_ns: int) -> float:

@@ -5,9 +5,11 @@ Of the 5-tuples that cross the cable half go the other way and are well. So a te
 5-tuples of a place has twice as much by chance as it would need.
 
 A probe's direction is in its trace. A reply goes from its target's leaf to that of its source: a
-cable beside the one takes it away from there, one beside the other towards it.
+cable beside the one takes it away from there, one beside the other towards it. Elsewhere its
+direction is open, and it takes either with half the probability.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -19,16 +21,28 @@ from localizer.network.topology import Topology
 from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import ComponentKind
 
-# Paths and ways that are remembered; of more all are forgotten, and made anew.
-MOST_REMEMBERED: Final = 65_536
+# Paths that are remembered, a quarter of a kilobyte each; of more all are forgotten, and made anew.
+MOST_PATHS: Final = 65_536
+# Likewise pairs of leaves with the ways of replies between them: each loss that is kept may be
+# between others (`facts.stray_losses.MAX_LOSSES`). Where leaves have 64 uplinks a pair takes ten
+# kilobytes.
+MOST_PAIRS: Final = 16_384
+# Stands in a direction between cable and switch. No id holds it: what came over the wire was UTF-8,
+# which has no surrogates.
+TOWARDS: Final = "\ud800"
 NONE: Final = np.empty(0, np.int64)
+
+
+def direction(cable: str, head: str) -> str:
+    """Return the place that a cable is where it is crossed towards a switch."""
+    # One object: thousands of paths and ways name it.
+    return sys.intern(f"{cable}{TOWARDS}{head}")
 
 
 class Directions:
     """The directed cables that 5-tuples and their replies cross, for one index and fabric.
 
-    A place is the id of a component, or that of a cable and of the switch towards which it is
-    crossed.
+    A place is the id of a component, or a `direction`.
 
     Attributes
     ----------
@@ -57,10 +71,12 @@ class Directions:
         self.replies = replies
         self._topology = topology
         # By place the cable, the switch that it is left from, and the one that it leads to.
-        self._ends: dict[str, tuple[str, str, str]] = {} if before is None else before._ends
+        self._ends: dict[str, tuple[str, str, str]] = {}
+        if before is not None:
+            self._ends = {place: ends for place, ends in before._ends.items() if self._joins(*ends)}
         self._crossed: dict[tuple[str, ...], tuple[str, ...]] = {}
-        # By the object of the shares, and the leaves of the target; the object stays the same.
-        self._returned: dict[tuple[int, Leaves, Leaves], tuple[Shares, Shares]] = {}
+        # By the leaves of target and source the shares of components, and with those of directions.
+        self._returned: dict[tuple[Leaves, Leaves], tuple[Shares, Shares]] = {}
         # Number of components, and of places.
         self._counted: tuple[int, int] = (0, 0)
         # What `rows` found in a version of the index.
@@ -92,29 +108,35 @@ class Directions:
             found = path + tuple(
                 self._place(cable, tail, head)
                 for tail, cable, head in steps
-                if {tail, head} == set(self._switches(cable))
+                if self._joins(cable, tail, head)
             )
-            if len(self._crossed) >= MOST_REMEMBERED:
+            if len(self._crossed) >= MOST_PATHS:
                 self._crossed.clear()
             self._crossed[path] = found
         return found
 
     def returned(self, src: str, dst: str) -> Shares:
-        """Return `ReplyWays.shares`, and of directed cables."""
+        """Return `ReplyWays.shares`, and of directed cables.
+
+        One object while the shares are. Where nothing tells the direction, either is as likely.
+        """
         shares = self.replies.shares(src, dst)
-        begin, end = self.replies.leaves(dst), self.replies.leaves(src)
-        key = id(shares), begin, end
-        known = self._returned.get(key)
+        between = self.replies.leaves(dst), self.replies.leaves(src)
+        known = self._returned.get(between)
         if known is None or known[0] is not shares:
-            directed = {
-                self._place(cable, *way): share
-                for cable, share in shares.items()
-                if (way := self._way(cable, begin, end)) is not None
-            }
-            if len(self._returned) >= MOST_REMEMBERED:
+            if len(self._returned) >= MOST_PAIRS:
                 self._returned.clear()
-            known = self._returned[key] = shares, shares | directed
+            known = self._returned[between] = shares, shares | self._directed(shares, *between)
         return known[1]
+
+    def _directed(self, shares: Shares, begin: Leaves, end: Leaves) -> Shares:
+        """Return the shares of the directions in which packets between leaves cross cables."""
+        return {
+            self._place(cable, *way): share / len(ways)
+            for cable, share in shares.items()
+            for ways in (self._ways(cable, begin, end),)
+            for way in ways
+        }
 
     def rows(self, place: str) -> Int64s:
         """Return the rows of the index whose 5-tuples cross a place, in any order, (n,) int64."""
@@ -129,9 +151,9 @@ class Directions:
             found = self.index.rows_with(cable)
             if len(found):
                 crossed = self.index.rows[found, CROSSED:]
-                at = (crossed[:, 1:-1] == cable).argmax(axis=1)
-                each = np.arange(len(found))
-                found = found[(crossed[each, at] == tail) & (crossed[each, at + 2] == head)]
+                at_cable = crossed[:, 1:-1] == cable
+                at_ends = (crossed[:, :-2] == tail) & (crossed[:, 2:] == head)
+                found = found[(at_cable & at_ends).any(axis=1)]
             self._found[1][place] = found
         return found
 
@@ -139,20 +161,24 @@ class Directions:
         """Return how many 5-tuples cross a place."""
         return len(self.rows(place)) if place in self._ends else self.index.count(place)
 
-    def _way(self, cable: str, begin: Leaves, end: Leaves) -> tuple[str, str] | None:
-        """Return from which switch to which a packet between leaves crosses a cable; None: open."""
+    def _ways(self, cable: str, begin: Leaves, end: Leaves) -> Sequence[tuple[str, str]]:
+        """Return from which switch to which a packet between leaves may cross a cable."""
         switches = self._switches(cable)
         if len(switches) != 2:
-            return None
+            return ()
         ways = (switches, switches[::-1])
         for near in (Leaves.__contains__, self._is_beside):
             found = [way for way in ways if near(begin, way[0]) or near(end, way[1])]
             if len(found) == 1:
-                return found[0]
-        return None
+                return found
+        return ways
 
     def _is_beside(self, leaves: Leaves, switch: str) -> bool:
         return any(self._topology.link_between(switch, leaf) is not None for leaf in leaves)
+
+    def _joins(self, cable: str, tail: str, head: str) -> bool:
+        """Return whether a cable joins two switches."""
+        return {tail, head} == set(self._switches(cable))
 
     def _switches(self, cable: str) -> tuple[str, ...]:
         """Return the two switches that a cable joins; empty if it is none between switches."""
@@ -160,7 +186,7 @@ class Directions:
         return ends if all(kind(end) is ComponentKind.SWITCH for end in ends) else ()
 
     def _place(self, cable: str, tail: str, head: str) -> str:
-        place = f"{cable}>{head}"
+        place = direction(cable, head)
         self._ends[place] = cable, tail, head
         return place
 
@@ -193,10 +219,6 @@ class RemainingFlows:
 
     def __len__(self) -> int:
         return self._left
-
-    def count(self, place: str) -> int:
-        """Return how many 5-tuples are left that cross a place."""
-        return int(self.counts(self.counted([place]))[0])
 
     def counted(self, places: Sequence[str]) -> CountedPlaces:
         """Return places for `counts`."""

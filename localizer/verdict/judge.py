@@ -26,7 +26,7 @@ from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import WINDOW_SPREAD_NS, cut_share
-from localizer.inference.pooled_moments import LEVEL_SHARE as LOWER_SHARE
+from localizer.inference.pooled_moments import is_shift
 from localizer.network.topology import Topology
 from localizer.verdict.cases import (
     ROUND_NS,
@@ -496,7 +496,7 @@ def by_brief_queues(flows: Sequence[BadFlow]) -> bool:
         and s.shift_ns is not None
         and s.median_rise_ns is not None
     ]
-    return sum(lower for lower, _ in rises) < LOWER_SHARE * sum(middle for _, middle in rises)
+    return not is_shift(rises)
 
 
 def _is_one_delay(shifts: list[int]) -> bool:

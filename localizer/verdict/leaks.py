@@ -351,14 +351,16 @@ class _Beside:
         ECMP deals probes as it deals replies. So as many replies cross it as probes do, and if of
         the ways between two leaves a share s does, there are 1 / s as many 5-tuples between them
         as cross it. Replies that cross a cable in one direction are those of probes that cross it
-        in the other, if at all.
+        in the other, if at all; unless nothing tells their direction.
         """
-        cable = self.places.cable(place)
-        known = [share for ways in self._ways(place) if (share := ways.get(cable, 0.0)) > 0]
+        ways, cable = self._ways(place), self.places.cable(place)
+        known, others_only = _positive(ways, place), False
+        if not known and cable != place:
+            known, others_only = _positive(ways, cable), True
         if not known:
             return NO_REPLIES
         each = sum(1 / share for share in known) / len(known)
-        others = each if self.places.is_directed(place) else each - 1
+        others = each if others_only else each - 1
         return Returning(self.places.count(place) * others, 1 / each)
 
     def _ways(self, place: str) -> list[Shares]:
@@ -366,7 +368,12 @@ class _Beside:
         rows, key = self.places.rows(place), self.places.index.key
         # A few of them tell the mean; in order, so that they are always the same.
         rows = np.sort(rows)[:: max(1, len(rows) // SAMPLED_FLOWS)]
-        return [self.places.replies.shares(*key(row)[:2]) for row in rows.tolist()]
+        return [self.places.returned(*key(row)[:2]) for row in rows.tolist()]
+
+
+def _positive(ways: Sequence[Shares], place: str) -> list[float]:
+    """Return the shares of a place, where it has any."""
+    return [share for one in ways if (share := one.get(place, 0.0)) > 0]
 
 
 def _of_components(found: Mapping[str, Leak], places: Directions) -> dict[str, Leak]:

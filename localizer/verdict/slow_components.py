@@ -46,22 +46,20 @@ class SlowComponents:
         late, index = late_now(sources, sources.weak_latencies, places), places.index
         # Only those whose crossing is counted, too: the others are on a path that was not traced.
         counted = [components for key, (_, components) in late.items() if key in index.by_key]
-        mine = Counter(c for components in counted for c in components if c in faulty)
+        # Of a cable also its directions, by one of which it may have been found.
+        own = {c for c in set[str]().union(*counted) if places.cable(c) in faulty}
+        mine = Counter(c for components in counted for c in components if c in own)
         others = [components for components in counted if faulty.isdisjoint(components)]
+        beside = Counter(c for components in others for c in components)
         rest = RemainingFlows(places)
         for component in sorted(faulty):
             rest.remove(component)
+        left = rest.counts(rest.counted(list(beside))).tolist()
+        crossing = dict(zip(beside, left, strict=True))
         find = partial(find_slow, known=self._slow, step_ns=STEP_NS)
         self._slow = frozenset(
             find(mine, places.count, all_late=len(counted), flows=len(index))
-        ) | frozenset(
-            find(
-                Counter(c for components in others for c in components),
-                rest.count,
-                all_late=len(others),
-                flows=len(rest),
-            )
-        )
+        ) | frozenset(find(beside, crossing.__getitem__, all_late=len(others), flows=len(rest)))
         sources.anomalies.set_pooled(
             AnomalyKind.WEAK_LATENCY,
             {

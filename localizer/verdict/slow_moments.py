@@ -194,7 +194,8 @@ class SlowMoments:
         )
         slow = {name for name, known in self._all.items() if known.slow}
         counts = Counter(c for _, components in late.values() for c in components)
-        usual.note(counts, slow.union(look.faulty, found), look.places, look.bin)
+        of_faults = {place for place in counts if look.places.cable(place) in look.faulty}
+        usual.note(counts, slow.union(of_faults, found), look.places, look.bin)
         return found
 
     def _in_software(self, late: Late) -> bool:

@@ -288,3 +288,39 @@ def test_a_silence_that_a_pause_hid_began_in_it() -> None:
     assert liveness.excused("c", onset, START + 16 * SECOND_NS, prober="a")
     # Before the pause all was heard.
     assert not liveness.excused("c", START + SECOND_NS, START + 16 * SECOND_NS, prober="a")
+
+
+def test_an_excuse_lasts_over_two_pauses() -> None:
+    """Three rounds were answered after neither: what the first put off the second does again."""
+    liveness = beating(("a", "b", "c"))
+    # The target was away from second 4 to 8; the log pauses from 12 to 20, and from 24 to 32.
+    go_on(liveness, ("a", "b"), 5, 12)
+    go_on(liveness, ("c",), 8, 12)
+    go_on(liveness, ("a", "b", "c"), 20, 24)
+    go_on(liveness, ("a", "b", "c"), 32, 50)
+    onset = START + 9 * SECOND_NS // 2
+    assert liveness.excused("c", onset, START + 47 * SECOND_NS, prober="a")
+    assert not liveness.excused("c", onset, START + 49 * SECOND_NS, prober="a")
+
+
+def test_a_silence_after_ordinary_heartbeats_did_not_begin_in_the_pause() -> None:
+    """All were heard each second since it; what fails from the pause on is the network's."""
+    liveness = beating(("a", "b", "c"))
+    go_on(liveness, ("a", "b", "c"), 12, 17)
+    go_on(liveness, ("a", "b"), 18, 40)
+    go_on(liveness, ("c",), 28, 40)
+    now = START + 29 * SECOND_NS
+    assert liveness.excused("c", START + 18 * SECOND_NS, now, prober="a")
+    assert not liveness.excused("c", START + 9 * SECOND_NS, now, prober="a")
+
+
+def test_heartbeats_of_a_pause_arrive_together_and_are_not_ordinary() -> None:
+    """An agent sent the last of three at second 7, and was away until 15."""
+    liveness = beating(("a", "b", "c"))
+    go_on(liveness, ("a", "b"), 12, 20)
+    for seq in (5, 6, 7):
+        at = START + 12 * SECOND_NS + seq * SECOND_NS // 100
+        liveness.observe_heartbeat(heartbeat("c", at, seq), at)
+    back = START + 15 * SECOND_NS
+    liveness.observe_heartbeat(heartbeat("c", back, 0, incarnation=2), back)
+    assert liveness.excused("c", START + 8 * SECOND_NS, START + 16 * SECOND_NS, prober="a")

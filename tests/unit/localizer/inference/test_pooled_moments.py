@@ -25,7 +25,7 @@ from localizer.inference.pooled_moments import (
     log_false_alarms,
     sums_apart,
 )
-from localizer.network.directions import Directions
+from localizer.network.directions import Directions, direction
 from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
@@ -69,7 +69,7 @@ def flows(
 
 def plain_moments(
     late: dict[FlowId, LateFlow],
-    index: FlowIndex,
+    known_places: Directions,
     known: set[str],
     *,
     any_shape: bool,
@@ -77,7 +77,9 @@ def plain_moments(
     returns: Callable[[FlowId, str], bool],
 ) -> dict[str, float]:
     """Return what `find_moments` does: every 5-tuple is looked at again at each step."""
-    rest, left = {key: set(index.crossed(key)) for key in index.by_key}, dict(late)
+    index = known_places.index
+    rest = {key: {*known_places.crossed(tuple(index.crossed(key)))} for key in index.by_key}
+    left = {key: one for key, one in late.items() if key in index.by_key}
     found: dict[str, float] = {}
     for expected in (*sorted(known), *(None,) * MOST_AT_ONCE):
         chances = log_chances(
@@ -87,14 +89,18 @@ def plain_moments(
             flows=len(rest),
             usual=usual,
         )
-        place = expected or min(chances, key=lambda name: chances[name], default="")
-        chance = chances.get(place, 0.0)
-        if chance > LOG_MOMENT and not expected:
-            break
-        here = [flow for flow in left.values() if place in flow.components]
-        rises = [sum(f.lower_rise_ns for f in here), sum(f.median_rise_ns for f in here)]
-        if chance <= LOG_MOMENT and (any_shape or rises[0] >= LEVEL_SHARE * rises[1]):
-            found |= {name: chance for name, other in chances.items() if other == chance}
+        tested = [name for name in chances if known_places.cable(name) == expected]
+        if not expected:
+            tested = [min(chances, key=lambda name: chances[name])] if chances else []
+            if not tested or chances[tested[0]] > LOG_MOMENT:
+                break
+        for place in tested:
+            chance = chances[place]
+            here = [flow for flow in left.values() if place in flow.components]
+            rises = [sum(f.lower_rise_ns for f in here), sum(f.median_rise_ns for f in here)]
+            if chance <= LOG_MOMENT and (any_shape or rises[0] >= LEVEL_SHARE * rises[1]):
+                found |= {name: chance for name, other in chances.items() if other == chance}
+        place = expected or tested[0]
         rest = {key: crosses for key, crosses in rest.items() if place not in crosses}
         left = {
             key: flow
@@ -135,43 +141,61 @@ def test_arrays_find_what_one_by_one_is_found(seed: int, known: set[str], any_sh
         return (key, place) in returning
 
     known_places = network()
-    index = known_places.index
     wanted = plain_moments(
-        {key: one for key, one in late.items() if key in index.by_key},
-        index, known, any_shape=any_shape, usual=shares.__getitem__, returns=returns,
-    )  # fmt: skip
+        late, known_places, known, any_shape=any_shape, usual=shares.__getitem__, returns=returns
+    )
     found = find_moments(
         late, known_places, known, any_shape=any_shape, usual=shares.__getitem__, returns=returns
     )
     assert found == wanted
 
 
-def test_a_queue_of_one_direction_is_found_by_its_direction() -> None:
-    """Seven of seven are one moment that chance does not make in a month; of fourteen it might."""
+def both_ways(each: int) -> Directions:
+    """Return cables that as many 5-tuples cross up and down, and four hundred elsewhere."""
     fabric, index = small_fabric(spines=4), FlowIndex()
-    way = "l0 l0--s{0} s{0} l1--s{0} l1"
-    there = [("e0", "e1", n) for n in range(28)]
-    back = [("e1", "e0", n) for n in range(28)]
-    for n, (one, other) in enumerate(zip(there, back, strict=True)):
-        crosses = way.format(n % 4).split()
-        index.set_flow(one, crosses, "a", "b")
-        index.set_flow(other, crosses[::-1], "b", "a")
-    # As many elsewhere, so that they show what is usual.
+    for n in range(4 * each):
+        crosses = "l0 l0--s{0} s{0} l1--s{0} l1".format(n % 4).split()
+        index.set_flow(("e0", "e1", n), crosses, "a", "b")
+        index.set_flow(("e1", "e0", n), crosses[::-1], "b", "a")
     for n in range(400):
         index.set_flow(("e8", "e9", n), ("elsewhere",), "c", "d")
-    known = places(index, fabric)
-    late = {
-        key: LateFlow(known.crossed(tuple(index.crossed(key))), 4_000, 4_000) for key in there[::4]
+    return places(index, fabric)
+
+
+def late_up(known: Directions, each: int) -> dict[FlowId, LateFlow]:
+    """Return that all 5-tuples are late that cross the first cable up."""
+    keys = [("e0", "e1", 4 * n) for n in range(each)]
+    return {
+        key: LateFlow(known.crossed(tuple(known.index.crossed(key))), 4_000, 4_000) for key in keys
     }
+
+
+def test_a_queue_of_one_direction_is_found_by_its_direction() -> None:
+    """Seven of seven are one moment that chance does not make in a month; of fourteen it might."""
+    known = both_ways(7)
+    index, late = known.index, late_up(known, 7)
     found = find_moments(late, known)
     step = {"components": known.place_count(), "step_ns": STEP_NS}
-    assert set(found) == {"l0--s0>s0", "l1--s0>l1"}
-    assert log_false_alarms({1: found["l0--s0>s0"]}, **step) < 0
+    assert set(found) == {direction("l0--s0", "s0"), direction("l1--s0", "l1")}
+    assert log_false_alarms({1: found[direction("l0--s0", "s0")]}, **step) < 0
     undirected = {
         key: replace(one, components=tuple(index.crossed(key))) for key, one in late.items()
     }
     both = find_moments(undirected, known)
     assert log_false_alarms({1: both["l0--s0"]}, **step) > 0
+
+
+def test_a_direction_has_its_moments_while_a_fault_of_its_cable_is_open() -> None:
+    """Else what was found by them would be over as soon as it is told."""
+    known = both_ways(2)
+    late = late_up(known, 2)
+    before, after = find_moments(late, known), find_moments(late, known, known=("l0--s0",))
+    assert set(before) == {direction("l0--s0", "s0"), direction("l1--s0", "l1")}
+    assert after == before
+    wanted = plain_moments(
+        late, known, {"l0--s0"}, any_shape=False, usual=lambda _: 0.0, returns=lambda *_: False
+    )
+    assert after == wanted
 
 
 def test_chance_makes_no_alarm() -> None:

@@ -1,22 +1,26 @@
 """A leak that is over goes on explaining the replies that it lost."""
 
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from localizer.facts.roster import Roster
+from localizer.inference.loss_both_ways import Returning
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.pooled_loss import Leak
-from localizer.network.directions import Directions
+from localizer.network.directions import Directions, direction
+from localizer.network.flow_index import FlowIndex
 from localizer.network.paths import PathBook
+from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
 from localizer.verdict import leaks
 from localizer.verdict.incident import Incident
-from schemas.enums import AnomalyKind, AnomalyState
+from schemas.enums import AnomalyKind, AnomalyState, ComponentKind
 from schemas.units import SECOND_NS, ns_to_us
-from tests.unit.localizer.made import START, anomaly
+from tests.unit.localizer.made import START, anomaly, component, link
 from tests.unit.localizer.sources import sources
 
 # What each target's 5-tuples cross, and their replies.
@@ -66,3 +70,28 @@ def test_replies_that_a_leak_lost_are_no_second_leak_when_it_ends(
     over_s = 18 + leaks.LEAST_QUIET_NS // SECOND_NS + 1
     assert test_at(over_s) == frozenset()
     assert {loss.key[1] for loss in known.strays.losses()} == {"e1", "e3"}
+
+
+def test_where_nothing_tells_the_direction_of_replies_half_of_them_cross_it() -> None:
+    """Above the third tier: of the 5-tuples that come back, and of those that go there."""
+    fabric, names = Topology(), ("r0", "l0", "a0", "s0", "c", "s1", "a1", "l1", "r1")
+    for name in names:
+        kind = ComponentKind.RNIC if name.startswith("r") else ComponentKind.SWITCH
+        fabric.set_component(component(name, kind))
+    for pair in pairwise(names):
+        fabric.set_component(link(*pair))
+    for n in (0, 1):
+        fabric.set_component(component(f"e{n}", ComponentKind.ENDPOINT, parent=f"r{n}"))
+    up = tuple(part for pair in pairwise(names) for part in (pair[0], "--".join(sorted(pair))))
+    ways = {("e0", "e1", 0): up, ("e1", "e0", 0): up[::-1]}
+    index = FlowIndex()
+    for key, crossed in ways.items():
+        index.set_flow(key, crossed, "a", "b")
+    places = Directions(index, fabric, ReplyWays(fabric, index))
+    for crossed in ways.values():
+        places.crossed(crossed)
+    beside = leaks._Beside([], places)
+    # Every reply crosses the cable, in one direction or the other.
+    assert beside.returning(direction("c--s0", "s0")) == Returning(1.0, 0.5)
+    # Beside the leaf all that come back cross it in the one, and no other.
+    assert beside.returning(direction("a0--l0", "l0")) == Returning(1.0, 1.0)
