@@ -9,7 +9,6 @@ cable beside the one takes it away from there, one beside the other towards it. 
 direction is open, and it takes either with half the probability.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -20,6 +19,7 @@ from localizer.network.replies import Leaves, ReplyWays, Shares
 from localizer.network.topology import Topology
 from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import ComponentKind
+from schemas.process.names import shared
 
 # Paths that are remembered, a quarter of a kilobyte each; of more all are forgotten, and made anew.
 MOST_PATHS: Final = 65_536
@@ -36,7 +36,7 @@ NONE: Final = np.empty(0, np.int64)
 def direction(cable: str, head: str) -> str:
     """Return the place that a cable is where it is crossed towards a switch."""
     # One object: thousands of paths and ways name it.
-    return sys.intern(f"{cable}{TOWARDS}{head}")
+    return shared(f"{cable}{TOWARDS}{head}")
 
 
 class Directions:
