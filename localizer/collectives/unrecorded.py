@@ -23,6 +23,7 @@ from localizer.collectives.hang_causes import (
     process_text,
 )
 from localizer.collectives.job_state import RESTART_NS, JobState
+from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_state import SILENT_NS, RankState
 from localizer.collectives.sockets import common_ranks, stuck_flows
 from localizer.collectives.usual_waits import READ_TWICE_US, patience
@@ -57,9 +58,13 @@ def unrecorded_cause(job: JobState, now_ns: int) -> Cause | None:
             s for s in job.ranks.values()
             if s.ended and us_to_ns(job.attempt - s.attempt) < RESTART_NS
         ]  # fmt: skip
-        found = _network(job, now_ns, still_ns)
+        busy = [s.rank for s in alive if s.is_busy()]
+        found = None if busy else _network(job, now_ns, still_ns)
         if found is None and still_ns > _least_ns(job):
-            found = _ended(gone, alive, now_ns, still_ns) if gone else _still(job, still_ns)
+            if gone:
+                found = _ended(gone, len(alive) - len(busy), busy, now_ns, still_ns)
+            elif not busy:
+                found = _still(job, still_ns)
     if found is None:
         return None
     doubts = [NOT_RECORDED]
@@ -100,17 +105,19 @@ def _least_ns(job: JobState) -> int:
 
 
 def _ended(
-    gone: Sequence[RankState], alive: Sequence[RankState], now_ns: int, still_ns: int
+    gone: Sequence[RankState], idle: int, busy: Sequence[int], now_ns: int, still_ns: int
 ) -> Cause | None:
-    """Return whose process is no more, while the others, the more of them, do nothing.
+    """Return whose process is no more, while most of the job's ranks do nothing.
 
     Processes of a job that is over end one after another: the last may finish what is left to do.
+    But a rank that waits for one that is gone may spin, as gloo does.
     """
-    if len(gone) >= len(alive) or now_ns - max(s.state_ns for s in gone) < PATIENCE_NS:
+    if idle <= len(gone) + len(busy) or now_ns - max(s.state_ns for s in gone) < PATIENCE_NS:
         return None
+    others = "the others" if not busy else f"all others but {rank_text(busy)}"
     evidence = [
         *(f"{process_text(s)} has ended" for s in gone[:SHOWN_RANKS]),
-        f"the others are there, do nothing, and have exchanged nothing for "
+        f"{others} do nothing, and no byte has moved between ranks for "
         f"{still_ns / SECOND_NS:.0f} s",
     ]
     return make_cause(
@@ -156,7 +163,7 @@ def _still(job: JobState, still_ns: int) -> Cause | None:
 
 
 def _still_ns(alive: Sequence[RankState], job: JobState, now_ns: int) -> int | None:
-    """Return for how long nothing has moved between ranks that do not work; None: not known.
+    """Return for how long nothing has moved between ranks; None: not known.
 
     Nor is it where bytes did not move in most readings before: then stillness means nothing.
     """
@@ -165,7 +172,7 @@ def _still_ns(alive: Sequence[RankState], job: JobState, now_ns: int) -> int | N
     until_ns = now_ns
     for state in alive:
         sockets = job.sockets.get(state.rank)
-        if sockets is None or not sockets.known or state.is_busy():
+        if sockets is None or not sockets.known:
             return None
         if now_ns - min(sockets.arrived_ns, state.arrived_ns) > SILENT_NS:
             return None

@@ -186,6 +186,25 @@ def test_a_process_that_is_gone_is_told_while_the_others_stand_still(
         assert hang.summary == f"{TASK} stands still: rank 3 is gone"
 
 
+@pytest.mark.parametrize(("spinning", "named"), [((2,), True), ((1, 2, 4), False)])
+def test_a_rank_that_spins_for_one_that_is_gone_hides_nothing(
+    spinning: tuple[int, ...], named: bool
+) -> None:
+    """As gloo does once a connection is closed. Where half of them work they may go on."""
+
+    def process(s: int, rank: int) -> ProcessState:
+        return ProcessState.GONE if rank == 5 and after(s, 100) else ProcessState.SLEEPING
+
+    def share(s: int, rank: int) -> float:
+        return 0.9 if rank in spinning and after(s, 100) else 0.0
+
+    moves = Told(size=8, moves=lambda s: not after(s, 100), process=process, share=share)
+    found = told(moves.until(240))
+    assert [hang.ranks for hang in found] == ([(5,)] if named else [])
+    if named:
+        assert any("all others but rank 2 do nothing" in text for text in found[0].evidence)
+
+
 def test_ranks_that_close_down_after_others_miss_nobody() -> None:
     """Three of eight are gone, and the others follow half a minute later."""
 
