@@ -102,10 +102,11 @@ class _Look:
         self._job = job
         self._now_ns = now_ns
         self._behind = finding.hang_class is diagnosis.HangClass.NEVER_LAUNCHED
-        # Those of which the cause may be one: who is behind, or all who take part.
+        # Those of which the cause may be one: who is behind, or all who take part. A rank whose GPU
+        # has not come to the operation need not be one that waits.
         self._suspects = finding.ranks or tuple(
             rank
-            for rank in finding.waiting
+            for rank in sorted({*finding.waiting, *finding.unbegun})
             if rank in job.ranks and job.ranks[rank].operations.waits_in(communicator)
         )
         self._states = {r: job.ranks[r] for r in self._suspects if r in job.ranks}

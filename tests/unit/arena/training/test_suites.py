@@ -61,6 +61,15 @@ def test_so_it_is_of_a_job_over_gloo(kind: Trouble) -> None:
     assert (hang.hang_class, hang.ranks) == (CLASSES[kind], (5,))
 
 
+@pytest.mark.parametrize("begin_s", [22.09, 22.2])
+def test_a_process_that_is_stopped_is_no_gpu_that_does_not_go_on(begin_s: float) -> None:
+    """Of an operation that it had launched, and its GPU had not begun: the others' had."""
+    shape = replace(SHAPE, library=NCCL, ep=4, microbatches=8)
+    trouble = RankTrouble(trouble=Trouble.STOPPED, rank=5, begin_us=round(begin_s * US_PER_S))
+    (hang,) = opened(run(scenario(shape, trouble)).hangs)
+    assert (hang.hang_class, hang.ranks) == (HangClass.PROCESS_STOPPED, (5,))
+
+
 def test_a_job_that_was_held_up_goes_on_and_the_hang_is_over() -> None:
     """A process that goes on after ten seconds."""
     stop = RankTrouble(
