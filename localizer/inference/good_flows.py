@@ -209,6 +209,11 @@ class GoodRows:
         found: Int64s = self._columns[self.index.rows[places, CROSSED:]]
         return found
 
+    def columns_of_numbers(self, numbers: Int64s) -> Int64s:
+        """Return the columns of components, by number of the index, shape of `numbers`."""
+        found: Int64s = self._columns[numbers]
+        return found
+
     def list_rows(self, column: int) -> Int64s:
         """List all unlisted rows that cross a column; return their columns, (k, w), padded."""
         if column == self._everything:

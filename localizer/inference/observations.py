@@ -7,20 +7,20 @@ share the possible ways of their replies, so these are computed once per group.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from localizer.facts.bad_flows import BadFlow
-from localizer.inference.causes import Columns, PossibleColumns
+from localizer.inference.causes import Columns
 from localizer.inference.good_flows import GoodRows
 from localizer.inference.starvation import StarvedAgent, explains
 from localizer.inference.tables import PossibleGroups, Table
 from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
 from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
-from schemas.columns.arrays import Int64s
+from schemas.columns.arrays import Floats, Int64s
 from schemas.ids import FlowId
 
 # Probability that a 5-tuple which a fault had let pass for long is bad because of it after all: the
@@ -38,7 +38,7 @@ def certain_components(flow: BadFlow) -> tuple[str, ...]:
 
 
 def possible_groups(
-    replies: ReplyWays, bad: list[BadFlow], places: Int64s, column: Columns, index: FlowIndex
+    replies: ReplyWays, bad: list[BadFlow], places: Int64s, column: Columns, good: GoodRows
 ) -> tuple[Int64s, PossibleGroups]:
     """Group bad 5-tuples by what they possibly cross.
 
@@ -46,48 +46,71 @@ def possible_groups(
     ----------
     places
         Row of the index that has the same path, -1 where there is none, shape (bad,).
+    good
+        Says which column each number of the index is.
 
     Returns
     -------
     group : (bad,) int64
     possible : the possible crossings of each group
     """
-    first, alike = _alike(replies, places, index)
-    group = np.zeros(len(bad), np.int64)
+    first, alike = _alike(replies, places, good.index)
     # The first 5-tuple of each group decides for all.
-    answers = np.zeros(len(first), np.int64)
-    known: dict[tuple[int | str, ...], int] = {}
-    ways: list[PossibleColumns] = [()]
-    for row, which in sorted(
-        [*zip(first.tolist(), range(len(first)), strict=True)]
-        + [(row, -1) for row in np.flatnonzero(alike < 0).tolist()]
-    ):
+    ends = [bad[row].key[:2] for row in first.tolist()]
+    parts = [_of_index(replies, ends, places[first], good)]
+    group = 1 + alike
+    for row in np.flatnonzero(alike < 0).tolist():
         flow = bad[row]
-        certain, possible_shares = certain_components(flow), replies.shares(*flow.key[:2])
+        shares: Mapping[str, float] = replies.shares(*flow.key[:2])
         if flow.passed_before:
-            possible_shares = {**possible_shares, **dict.fromkeys(flow.passed_before, LATE_CHANCE)}
-        if not possible_shares:
-            continue
-        # The shares of a pair of leaves are one object: its id identifies them.
-        what = (
-            row if flow.passed_before else id(possible_shares),
-            *filter(possible_shares.__contains__, certain),
+            shares = {**shares, **dict.fromkeys(flow.passed_before, LATE_CHANCE)}
+        crossed = column.certain_columns(certain_components(flow), flow.prober, flow.responder)
+        ways = column.possible_columns(shares, crossed)
+        group[row] = len(first) + len(parts)
+        parts.append(
+            (
+                np.array([len(ways)], np.int64),
+                np.array([place for place, _ in ways], np.int64),
+                np.array([chance for _, chance in ways], np.float64),
+            )
         )
-        place = known.get(what)
-        if place is None:
-            place = known[what] = len(ways)
-            found = column.certain_columns(certain, flow.prober, flow.responder)
-            ways.append(column.possible_columns(possible_shares, found))
-        if which < 0:
-            group[row] = place
-        else:
-            answers[which] = place
-    group[alike >= 0] = answers[alike[alike >= 0]]
-    return group, PossibleGroups(
-        starts=np.cumsum([0, *map(len, ways)]),
-        columns=np.array([c for possible in ways for c, _ in possible], np.int64),
-        chance=np.array([chance for possible in ways for _, chance in possible], np.float64),
-    )
+    counts, columns, chance = map(np.concatenate, zip(*parts, strict=True))
+    # Group 0 is that of rows which cross everything for certain.
+    starts = np.concatenate([[0, 0], np.cumsum(counts)])
+    return group, PossibleGroups(starts=starts, columns=columns, chance=chance)
+
+
+def _of_index(
+    replies: ReplyWays, ends: Sequence[tuple[str, str]], places: Int64s, good: GoodRows
+) -> tuple[Int64s, Int64s, Floats]:
+    """Return what 5-tuples possibly cross that the index knows.
+
+    Parameters
+    ----------
+    ends
+        Source and target of each.
+    places
+        Their rows of the index, shape (n,).
+
+    Returns
+    -------
+    counts : (n,) how many columns each possibly crosses
+    columns : these columns, in order for each 5-tuple after the other
+    chance : and with which probability
+    """
+    ways = [replies.numbered_shares(*pair) for pair in ends]
+    numbers = np.concatenate([np.empty(0, np.int64), *(one for one, _ in ways)])
+    chance = np.concatenate([np.empty(0), *(one for _, one in ways)])
+    owner = np.repeat(np.arange(len(ways)), [len(one) for one, _ in ways])
+    columns = good.columns_of_numbers(numbers)
+    crossed = good.index.rows[places, CROSSED:]
+    possible = columns < len(good.counts)
+    # A component after the other: all at once would be a table of millions.
+    for step in range(crossed.shape[1]):
+        possible &= numbers != crossed[owner, step]
+    kept = np.flatnonzero(possible)
+    kept = kept[np.lexsort((columns[kept], owner[kept]))]
+    return np.bincount(owner[kept], minlength=len(ways)), columns[kept], chance[kept]
 
 
 def _alike(replies: ReplyWays, places: Int64s, index: FlowIndex) -> tuple[Int64s, Int64s]:
@@ -131,7 +154,13 @@ class ResolvedFaults:
         paths: PathBook,
         replies: ReplyWays,
     ) -> None:
-        self._ended = list(ended)
+        # By component when the last fault that blamed it ended.
+        self._ended_ns: dict[str, int] = {}
+        for ended_ns, blamed in ended:
+            for component in blamed:
+                self._ended_ns[component] = max(ended_ns, self._ended_ns.get(component, 0))
+        # Replies cross the fabric alone.
+        self._replied = {c for c in self._ended_ns if replies.belongs_to_fabric(c)}
         self._paths = paths
         self._replies = replies
 
@@ -143,11 +172,13 @@ class ResolvedFaults:
         components
             Further components that it crossed at the time.
         """
-        if not self._ended:
+        ended_ns = self._ended_ns
+        if not ended_ns:
             return 0
-        ways = (*components, *self._paths.components(key), *self._replies.shares(*key[:2]))
-        met = frozenset(ways)
-        return max((at for at, blamed in self._ended if not met.isdisjoint(blamed)), default=0)
+        met = [c for c in (*components, *self._paths.components(key)) if c in ended_ns]
+        if self._replied:
+            met += self._replies.shares(*key[:2]).keys() & self._replied
+        return max(map(ended_ns.__getitem__, met), default=0)
 
 
 def flow_rows(
@@ -166,7 +197,7 @@ def flow_rows(
     width = len(good.counts)
     places = good.index.rows_of([(f.key, f.components) for f in bad])
     places[[row for row, f in enumerate(bad) if f.passed_before]] = -1
-    group, chances = possible_groups(replies, bad, places, column, good.index)
+    group, chances = possible_groups(replies, bad, places, column, good)
     return Table(
         width,
         bad=np.ones(len(bad), np.bool_),

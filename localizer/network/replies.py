@@ -14,15 +14,18 @@ import numpy as np
 
 from localizer.network.flow_index import CROSSED, FIRST, NOTHING, FlowIndex, Numbers
 from localizer.network.topology import Topology
-from schemas.columns.arrays import Bools, Int64s
+from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.enums import ComponentKind
 
 Leaves = frozenset[str]
 Shares = dict[str, float]
 Pair = tuple[int, int]
+# The index's numbers of components, each with the probability that a reply crosses it.
+Numbered = tuple[Int64s, Floats]
 # Number of known ways, the index's numbers of what they cross, and how many cross each.
 Ways = tuple[int, Int64s, Int64s]
 NONE: Final[Shares] = {}
+NO_NUMBERS: Final[Numbered] = np.empty(0, np.int64), np.empty(0)
 # Marks an endpoint whose leaves were not looked up yet.
 NOT_LOOKED_UP: Final = -1
 # Leaves whose ways are counted per call while all is calm: a third of a millisecond each.
@@ -55,15 +58,17 @@ class ReplyWays:
         self._groups: dict[Leaves, int] = {frozenset(): 0}
         self._ranks: list[list[str]] = [[]]
         self._group: Int64s = np.full(FIRST, NOT_LOOKED_UP)
-        self._between: dict[Pair, Shares] = {}
+        self._between: dict[Pair, Numbered] = {}
+        self._named: dict[Pair, Shares] = {}
         self._ways: dict[int, dict[int, Ways]] = {}
         # By group: at which call of `prepare` its 5-tuples changed last.
         self._calls = 0
         self._changed: dict[int, int] = {}
-        # By number of a group: the pairs in `_between` that it is part of, and the shares of its
-        # cables.
+        # By number of a group: the pairs in `_between` that it is part of, the shares of its
+        # cables, and these.
         self._pairs: defaultdict[int, set[Pair]] = defaultdict(set)
-        self._leaving: dict[int, Shares] = {}
+        self._leaving: dict[int, Numbered] = {}
+        self._cables: dict[int, list[str]] = {}
         # By cable: the groups in `_leaving` that count it.
         self._cabled: defaultdict[str, set[int]] = defaultdict(set)
         # Endpoints and numbers of the index that were looked up already.
@@ -127,6 +132,7 @@ class ReplyWays:
         for group in groups.union(*(self._cabled.get(cable, ()) for cable in crossed)):
             for pair in self._pairs.pop(group, ()):
                 self._between.pop(pair, None)
+                self._named.pop(pair, None)
             self._leaving.pop(group, None)
 
     def shares(self, src: str, dst: str) -> Shares:
@@ -136,35 +142,54 @@ class ReplyWays:
         would excuse the RNIC itself. Empty if the topology does not say to which leaves the
         endpoints are joined.
         """
+        pair = self._pair(src, dst)
+        if pair is None:
+            return NONE
+        found = self._named.get(pair)
+        if found is None:
+            numbers, chance = self._numbered(pair)
+            names = map(self._index.name, numbers.tolist())
+            # Ordered by what does not depend on the order in which the index met them.
+            found = self._named[pair] = dict(sorted(zip(names, chance.tolist(), strict=True)))
+        return found
+
+    def numbered_shares(self, src: str, dst: str) -> Numbered:
+        """Return `shares` by the index's numbers, for less: both (n,), in no order."""
+        pair = self._pair(src, dst)
+        return NO_NUMBERS if pair is None else self._numbered(pair)
+
+    def _pair(self, src: str, dst: str) -> Pair | None:
+        """Return the groups of leaves of two endpoints; None if either has none."""
         a, b = self._number(self.leaves(src)), self._number(self.leaves(dst))
         if not a or not b:
-            return NONE
-        pair = (a, b) if a <= b else (b, a)
+            return None
+        return (a, b) if a <= b else (b, a)
+
+    def _numbered(self, pair: Pair) -> Numbered:
         found = self._between.get(pair)
         if found is None:
             found = self._between[pair] = self._shares(pair)
-            self._pairs[a].add(pair)
-            self._pairs[b].add(pair)
+            for group in pair:
+                self._pairs[group].add(pair)
         return found
 
-    def _shares(self, pair: Pair) -> Shares:
+    def _shares(self, pair: Pair) -> Numbered:
         """Return the shares among all known ways between two groups of leaves."""
         first, second = sorted(pair, key=self._ranks.__getitem__)
         ways = self._ways.get(first)
         if ways is None:
             ways = self._ways[first] = self._count_ways(first)
         if second not in ways:
-            return {}
+            return NO_NUMBERS
         count, numbers, crossing = ways[second]
-        names = map(self._index.name, numbers.tolist())
-        shares = dict(sorted(zip(names, (crossing / count).tolist(), strict=True)))
-        if first != second:
-            # Few ways are known between two leaves, more of those that leave either.
-            for number in (first, second):
-                for uplink, share in self._uplinks(number).items():
-                    if share > shares.get(uplink, 0.0):
-                        shares[uplink] = share
-        return shares
+        if first == second:
+            return numbers, crossing / count
+        # Few ways are known between two leaves, more of those that leave either.
+        known = [(numbers, crossing / count), *map(self._uplinks, pair)]
+        every, place = np.unique(np.concatenate([n for n, _ in known]), return_inverse=True)
+        most = np.zeros(len(every))
+        np.maximum.at(most, place, np.concatenate([chance for _, chance in known]))
+        return every, most
 
     def _count_ways(self, number: int) -> dict[int, Ways]:
         """Return the known ways between a group and all groups of no lower rank.
@@ -203,27 +228,33 @@ class ReplyWays:
         known = self._fabric[numbers]
         if (known == NOT_LOOKED_UP).any():
             for number in np.unique(numbers[known == NOT_LOOKED_UP]).tolist():
-                self._fabric[number] = number != NOTHING and self._belongs_to_fabric(
+                self._fabric[number] = number != NOTHING and self.belongs_to_fabric(
                     self._index.name(number)
                 )
             known = self._fabric[numbers]
         found: Bools = known == 1
         return found
 
-    def _uplinks(self, number: int) -> Shares:
+    def _uplinks(self, number: int) -> Numbered:
         """Return the share of each cable in what leaves or reaches a group of leaves."""
         found = self._leaving.get(number)
         if found is None:
-            crossed = {
-                cable: self._index.count(cable)
-                for leaf in self._ranks[number]
-                for cable in self._topology.links_at(leaf)
-                if self._belongs_to_fabric(cable)
-            }
-            for cable in crossed:
+            cables = self._cables.get(number)
+            if cables is None:
+                # They are those of the fabric, for which all of this is made.
+                cables = self._cables[number] = [
+                    cable
+                    for leaf in self._ranks[number]
+                    for cable in self._topology.links_at(leaf)
+                    if self.belongs_to_fabric(cable)
+                ]
+            for cable in cables:
                 self._cabled[cable].add(number)
-            total = sum(crossed.values())
-            found = {cable: count / total for cable, count in crossed.items() if count}
+            known = self._index.components
+            numbers = np.unique([known.get(cable, NOTHING) for cable in cables]).astype(np.int64)
+            counts = self._index.crossing[numbers]
+            crossed = (numbers != NOTHING) & (counts > 0)
+            found = numbers[crossed], counts[crossed] / max(1, counts[crossed].sum())
             self._leaving[number] = found
         return found
 
@@ -259,7 +290,7 @@ class ReplyWays:
             self._ranks.append(sorted(leaves))
         return found
 
-    def _belongs_to_fabric(self, component_id: str) -> bool:
+    def belongs_to_fabric(self, component_id: str) -> bool:
         """Return whether a component belongs to the fabric, not to one host."""
         known = self._topology.get(component_id)
         if known is None or known.kind is ComponentKind.SWITCH:
