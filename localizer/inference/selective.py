@@ -9,7 +9,7 @@ The search knows one severity for each component. By how much the other model ex
 5-tuples better is therefore added to its prior, as the evidence of states is.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, log, log1p
@@ -21,7 +21,7 @@ from localizer.facts.bad_flows import BadFlow
 from localizer.inference.detection_lag import Shown
 from localizer.inference.good_flows import GoodFlows
 from localizer.inference.search import FLOW_SEVERITIES
-from localizer.network.flow_index import NOTHING
+from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
 from schemas.columns.arrays import Floats, Int64s
 from schemas.ids import FlowId
 
@@ -96,20 +96,24 @@ def selective_evidence(
         positive. All bad 5-tuples are cut off there and have one endpoint in common.
     """
     found = {}
-    for switch, bad in through.items():
-        common = set(bad[0].key[:2]).intersection(*(flow.key[:2] for flow in bad))
-        if not common or not all(flow.cut for flow in bad):
+    cut = {switch: bad for switch, bad in through.items() if all(flow.cut for flow in bad)}
+    shared = {
+        switch: set(bad[0].key[:2]).intersection(*(flow.key[:2] for flow in bad))
+        for switch, bad in cut.items()
+    }
+    at_end = _rows_by_end(good.index, set().union(*shared.values()))
+    for switch, common in shared.items():
+        if not common:
             continue
-        index = good.index
-        places = index.rows_with(index.components.get(switch, NOTHING))
+        bad, index = cut[switch], good.index
+        number = index.components.get(switch, NOTHING)
+        places = index.rows_with(number)
         places = places[good.mask[places]]
-        ends = index.ends[places]
-        numbers = [index.endpoints.get(endpoint, -1) for endpoint in common]
         lags = good.lags(places, shown)
-        touched = np.isin(ends, numbers).any(axis=1)
+        ours = np.unique(np.concatenate([at_end[end] for end in common]))
+        ours = ours[good.mask[ours]]
+        touched = (index.rows[ours, CROSSED:] == number).any(axis=1)
         far = all(switch not in leaves(endpoint) for endpoint in common)
-        beside = good.mask & np.isin(index.ends, numbers).any(axis=1) & far
-        beside[places] = False
         mine = {flow.key for flow in bad}
         crossing = Crossing(
             bad=[flow.key for flow in bad],
@@ -118,10 +122,10 @@ def selective_evidence(
                 for flow in (all_bad if far else ())
                 if flow.cut and flow.key not in mine and not common.isdisjoint(flow.key[:2])
             ],
-            good=_with_lags(good, places[touched], shown),
-            good_replies=_with_lags(good, np.flatnonzero(beside), shown),
+            good=_with_lags(good, ours[touched], shown),
+            good_replies=_with_lags(good, ours[~touched] if far else ours[:0], shown),
             lags=lags,
-            endpoint_count=len(np.unique(ends)),
+            endpoint_count=len(np.unique(index.ends[places])),
             reply_share=partial(_reply_share, shares, switch),
             chance=chance,
         )
@@ -132,6 +136,22 @@ def selective_evidence(
         ) - of_a_share(crossing)
         if ratio > 0:
             found[switch] = ratio
+    return found
+
+
+def _rows_by_end(index: FlowIndex, ends: Collection[str]) -> dict[str, Int64s]:
+    """Return the rows of an index that begin or end at each of some endpoints."""
+    names = [end for end in ends if end in index.endpoints]
+    place = np.full(len(index.endpoints) + 1, -1)
+    place[[index.endpoints[name] for name in names]] = np.arange(len(names))
+    at_end = np.where(index.live[:, None], place[index.ends], -1)
+    rows, side = np.nonzero(at_end >= 0)
+    which = at_end[rows, side]
+    order = np.argsort(which, kind="stable")
+    cuts = np.searchsorted(which[order], np.arange(len(names) + 1)).tolist()
+    found = dict.fromkeys(ends, np.empty(0, np.int64))
+    for name, begin, end in zip(names, cuts, cuts[1:], strict=False):
+        found[name] = rows[order[begin:end]]
     return found
 
 
