@@ -230,6 +230,7 @@ def gather(
             sources,
             bad,
             column,
+            index=index,
             replies=replies,
             explained=explained,
             resolved=resolved,

@@ -8,7 +8,7 @@ order.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
@@ -23,10 +23,11 @@ from localizer.facts.liveness import ONSET_SLACK_NS
 from localizer.inference.causes import Columns, PossibleColumns
 from localizer.inference.observations import LATE_CHANCE, ResolvedFaults
 from localizer.inference.tables import Block, PossibleCrossings
+from localizer.network.flow_index import FlowIndex
 from localizer.network.paths import TraceBasis
 from localizer.network.replies import ReplyWays
 from localizer.network.traces import HopProbe
-from schemas.columns.arrays import Floats
+from schemas.columns.arrays import Bools, Floats
 from schemas.enums import AnomalyFamily
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
@@ -43,12 +44,14 @@ HOP_LATE_SHARE: Final = 0.3
 # probability. It knows that the way is lost only where the port is down, and then both ends are.
 SILENCED_CHANCE: Final = 0.5
 PORT: Final = "port_state"
-# Number of 5-tuples whose traces are read, separately for bad ones and others. Agents trace every
-# loss at once; in a storm these are enough to locate the fault.
-MAX_TRACED: Final = 4_096
+# Number of bad 5-tuples whose traces are read. Agents trace every loss at once; in a storm these
+# are enough to locate the fault.
+MAX_TRACED: Final = 2_048
+# And of others: mostly they say that packets pass, which good 5-tuples say as well.
+MAX_OTHERS: Final = 1_024
 # Number of traces read: of many 5-tuples only the latest of each. Six traces of one 5-tuple differ
 # less than one trace each of six, and reading them dominates a storm's decision.
-MAX_TRACES: Final = 2 * MAX_TRACED
+MAX_TRACES: Final = 8_192
 # Rows are numbered anew when so many, and most of all, are of no use any more.
 SPARE_ROWS: Final = 4_096
 NONE: Final[frozenset[str]] = frozenset()
@@ -110,6 +113,7 @@ class HopRows:
         bad: list[BadFlow],
         column: Columns,
         *,
+        index: FlowIndex,
         replies: ReplyWays,
         explained: frozenset[FlowId],
         resolved: ResolvedFaults,
@@ -120,6 +124,8 @@ class HopRows:
 
         Parameters
         ----------
+        index
+            What all probed 5-tuples cross.
         explained
             5-tuples whose traces do not count.
         resolved
@@ -147,7 +153,9 @@ class HopRows:
         loses = self._family is AnomalyFamily.LOSS
         # Agents trace every loss at once, also on 5-tuples that no test has flagged yet.
         mine = [k for k in flows if (paths.traced_ns(k) or 0) >= since_ns]
-        others = paths.traced_since(since_ns, MAX_TRACED)
+        others = paths.traced_since(since_ns, MAX_OTHERS + 1)
+        if len(others) > MAX_OTHERS:
+            others = paths.traced_since(since_ns, MAX_OTHERS, among=_crossing(column, index))
         keys = sorted({*_sample(mine), *(k for k in others if k not in flows)})
         latest = max(1, MAX_TRACES // max(1, len(keys)))
         ports = _Ports(sources, onset_ns)
@@ -324,6 +332,22 @@ def silenced_chances(rows: Sequence[Row], weight: Floats) -> list[float]:
     for row, count in zip(rows, weight.tolist(), strict=True):
         together[row[3]] += count
     return [SILENCED_CHANCE ** (1.0 / max(1.0, together[row[3]])) for row in rows]
+
+
+def _crossing(column: Columns, index: FlowIndex) -> Callable[[FlowId], bool]:
+    """Return what says of a 5-tuple whether it crosses a candidate cause, as far as is known."""
+    if column.global_cause is not None:
+        return lambda _: True
+    used = np.zeros(len(index.crossing), np.bool_)
+    for known, names in (
+        (index.components, column.components),
+        (index.probers, column.probers),
+        (index.responders, column.responders),
+    ):
+        used[[known[name] for name in names if name in known]] = True
+    crosses: Bools = np.logical_or.reduce(used[index.rows], axis=1)
+    place = index.by_key.get
+    return lambda key: (row := place(key)) is None or bool(crosses[row])
 
 
 def _sample(keys: list[FlowId]) -> list[FlowId]:

@@ -8,7 +8,7 @@ until it is asked for single hops.
 """
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -351,9 +351,18 @@ class PathBook:
         found, self._changed = self._changed, {}
         return found
 
-    def traced_since(self, since_ns: int, most: int = MAX_FLOWS) -> list[FlowId]:
-        """Return the 5-tuples traced since a time, sorted; of more than `most` the latest."""
-        return self._times.traced_since(since_ns, most)
+    def traced_since(
+        self,
+        since_ns: int,
+        most: int = MAX_FLOWS,
+        *,
+        among: Callable[[FlowId], bool] = lambda _: True,
+    ) -> list[FlowId]:
+        """Return the 5-tuples traced since a time, sorted; of more than `most` the latest.
+
+        `among`: only those of which it is true.
+        """
+        return self._times.traced_since(since_ns, most, among)
 
     def traced_ns(self, key: FlowId) -> int | None:
         """Return when a 5-tuple was last traced; None if never or longer ago than `EVIDENCE_NS`."""

@@ -4,7 +4,7 @@ Also the times of the latest traces per 5-tuple, for as long as traces count as 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -235,13 +235,16 @@ class TraceTimes:
             # Skip seconds without a trace.
             self._oldest_s = min(oldest, min(self._traced_in, default=oldest))
 
-    def traced_since(self, since_ns: int, most: int) -> list[FlowId]:
-        """Return the 5-tuples traced since a time, sorted; of more than `most` the latest."""
+    def traced_since(
+        self, since_ns: int, most: int, among: Callable[[FlowId], bool]
+    ) -> list[FlowId]:
+        """Return `PathBook.traced_since`."""
         found: list[FlowId] = []
         for second in sorted(self._traced_in, reverse=True):
             if second < since_ns // SECOND_NS or len(found) >= most:
                 break
-            found += sorted(k for k in self._traced_in[second] if self._traced_ns[k] >= since_ns)
+            traced = (k for k in self._traced_in[second] if self._traced_ns[k] >= since_ns)
+            found += sorted(filter(among, traced))
         return sorted(found[:most])
 
     def last_ns(self, key: FlowId) -> int | None:

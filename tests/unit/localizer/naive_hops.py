@@ -11,13 +11,14 @@ from localizer.inference.causes import Columns
 from localizer.inference.hop_rows import (
     HOP_LATE_SHARE,
     HOPS_NS,
-    MAX_TRACED,
+    MAX_OTHERS,
     PORT,
     SILENCED_CHANCE,
     Row,
 )
 from localizer.inference.observations import LATE_CHANCE, ResolvedFaults
 from localizer.inference.tables import Block, PossibleCrossings
+from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays
 from localizer.network.traces import HopProbe
 from schemas.enums import AnomalyFamily
@@ -30,20 +31,22 @@ def hop_rows(
     bad: list[BadFlow],
     column: Columns,
     *,
+    index: FlowIndex,
     replies: ReplyWays,
     explained: frozenset[FlowId],
     resolved: ResolvedFaults,
     onset_ns: int,
     now_ns: int,
 ) -> Block:
-    """Return the block, of few 5-tuples: all their traces are read."""
+    """Return the block, of few 5-tuples: all their traces are read, whatever they cross."""
+    del index
     onset_ns -= ONSET_SLACK_NS
     since_ns = max(onset_ns, now_ns - HOPS_NS)
     shifts = [s.shift_ns for flow in bad for s in flow.symptoms if s.shift_ns is not None]
     late_ns = HOP_LATE_SHARE * median(shifts) if shifts else 0.0
     flows = {flow.key: flow for flow in bad}
     weights: dict[Row, float] = {}
-    traced = sources.paths.traced_since(since_ns, MAX_TRACED)
+    traced = sources.paths.traced_since(since_ns, MAX_OTHERS)
     for key in sorted(
         {*traced, *(k for k in flows if (sources.paths.traced_ns(k) or 0) >= since_ns)}
     ):
