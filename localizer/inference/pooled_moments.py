@@ -100,6 +100,8 @@ class UsualShares:
         # The bin of the first late one; the greatest share of each bin, None where it was a moment.
         self._first: dict[str, int] = {}
         self._greatest: dict[str, dict[int, float | None]] = {}
+        # What `share` has said in a bin: it looks at those before.
+        self._said: tuple[int, dict[str, float | None]] = (-1, {})
 
     def note(
         self, late: Mapping[str, int], moments: Collection[str], places: Directions, now_bin: int
@@ -121,6 +123,14 @@ class UsualShares:
 
     def share(self, component: str, now_bin: int) -> float | None:
         """Return the median of the bins before this one; None: too few since the first late one."""
+        if self._said[0] != now_bin:
+            self._said = now_bin, {}
+        said = self._said[1]
+        if component not in said:
+            said[component] = self._share(component, now_bin)
+        return said[component]
+
+    def _share(self, component: str, now_bin: int) -> float | None:
         first = max(self._first.get(component, now_bin), now_bin - USUAL_BINS)
         if now_bin - first < LEAST_USUAL:
             return None

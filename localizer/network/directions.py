@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
+from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex, Numbers
 from localizer.network.replies import Leaves, ReplyWays, Shares
 from localizer.network.topology import Topology
 from schemas.columns.arrays import Bools, Int64s
@@ -79,8 +79,15 @@ class Directions:
         self._returned: dict[tuple[Leaves, Leaves], tuple[Shares, Shares]] = {}
         # Number of components, and of places.
         self._counted: tuple[int, int] = (0, 0)
-        # What `rows` found in a version of the index.
+        # What `rows` found in a version of the index, and `directed_counts`.
         self._found: tuple[int, dict[str, Int64s]] = (-1, {})
+        self._directions: tuple[int, Int64s] = (-1, NONE)
+        # Of cables that the index knows.
+        self._directed_numbers: dict[str, int] = {}
+        # `_ends_of_cables`, of which numbers, and the cables with a switch that has none.
+        self._joined: Numbers = np.full((2, 1), -1, np.int32)
+        self._numbered = 1
+        self._open_cables: list[int] = []
 
     def cable(self, place: str) -> str:
         """Return the component that a place is, or is a direction of."""
@@ -129,6 +136,16 @@ class Directions:
             known = self._returned[between] = shares, shares | self._directed(shares, *between)
         return known[1]
 
+    def may_return(self, src: str, dst: str, place: str) -> bool:
+        """Return whether replies may cross a place: as `place in returned(src, dst)`, for less."""
+        cable, *way = self._ends.get(place, (place,))
+        if not self.replies.belongs_to_fabric(cable):
+            return False
+        if cable not in self.replies.shares(src, dst):
+            return False
+        between = self.replies.leaves(dst), self.replies.leaves(src)
+        return not way or tuple(way) in self._ways(cable, *between)
+
     def _directed(self, shares: Shares, begin: Leaves, end: Leaves) -> Shares:
         """Return the shares of the directions in which packets between leaves cross cables."""
         return {
@@ -159,7 +176,56 @@ class Directions:
 
     def count(self, place: str) -> int:
         """Return how many 5-tuples cross a place."""
-        return len(self.rows(place)) if place in self._ends else self.index.count(place)
+        if place not in self._ends:
+            return self.index.count(place)
+        return int(self.directed_counts()[self.directed_number(place)])
+
+    def directed_number(self, place: str) -> int:
+        """Return the number of a directed cable in `directed_counts`; of an unknown one 0."""
+        found = self._directed_numbers.get(place)
+        if found is None:
+            cable, _, head = self._ends[place]
+            number = self.index.components.get(cable, NOTHING)
+            if number == NOTHING:
+                return 0
+            found = 2 * number + (head == self._switches(cable)[1])
+            self._directed_numbers[place] = found
+        return found
+
+    def directed_counts(self) -> Int64s:
+        """Return how many 5-tuples cross each directed cable, by `directed_number`."""
+        if self._directions[0] != self.index.version:
+            self._directions = self.index.version, self.counted_rows(self.index.rows)
+        return self._directions[1]
+
+    def counted_rows(self, rows: Numbers) -> Int64s:
+        """Return the same of some rows of the index."""
+        ends = self._ends_of_cables()
+        tail, cable, head = rows[:, CROSSED:-2], rows[:, CROSSED + 1 : -1], rows[:, CROSSED + 2 :]
+        first, second = ends[0][cable], ends[1][cable]
+        ahead = (tail == first) & (head == second)
+        back = (tail == second) & (head == first)
+        numbers = np.concatenate([2 * cable[back], 2 * cable[ahead] + 1])
+        return np.bincount(numbers, minlength=2 * len(self.index.crossing))
+
+    def _ends_of_cables(self) -> Numbers:
+        """Return the numbers of both switches that cables join, (2, capacity); -1 of all else."""
+        index, found = self.index, self._joined
+        if len(found[0]) < len(index.crossing):
+            more = len(index.crossing) - len(found[0])
+            found = self._joined = np.pad(found, ((0, 0), (0, more)), constant_values=-1)
+        # A cable's switches get their numbers with it, or later.
+        new = [*self._open_cables, *range(self._numbered, index.number_count)]
+        self._open_cables, self._numbered = [], index.number_count
+        for number in new:
+            switches = self._switches(index.name(number))
+            if len(switches) == 2:
+                ends = [index.components.get(switch, NOTHING) for switch in switches]
+                if NOTHING in ends:
+                    self._open_cables.append(number)
+                else:
+                    found[:, number] = ends
+        return found
 
     def _ways(self, cable: str, begin: Leaves, end: Leaves) -> Sequence[tuple[str, str]]:
         """Return from which switch to which a packet between leaves may cross a cable."""
@@ -198,13 +264,12 @@ class CountedPlaces(NamedTuple):
     ----------
     numbers : (n,) int64
         Of components in the index; `NOTHING` for directed cables, and for what it does not know.
-    rows, place : (m,) int64
-        The rows of the directed cables one after the other, and the place of each.
+    directed : (n,) int64
+        Of directed cables their `Directions.directed_number`, else 0.
     """
 
     numbers: Int64s
-    rows: Int64s
-    place: Int64s
+    directed: Int64s
 
 
 class RemainingFlows:
@@ -213,9 +278,11 @@ class RemainingFlows:
     def __init__(self, places: Directions) -> None:
         self._places = places
         self._left = len(places.index)
-        # Of the index: rows that are gone, and how many of them have each number; None: none is.
+        # Of the index: rows that are gone, how many of them have each number, and how many cross
+        # each directed cable; None: none is.
         self._gone: Bools | None = None
         self._removed: Int64s | None = None
+        self._removed_directed: Int64s | None = None
 
     def __len__(self) -> int:
         return self._left
@@ -223,21 +290,19 @@ class RemainingFlows:
     def counted(self, places: Sequence[str]) -> CountedPlaces:
         """Return places for `counts`."""
         known, directed = self._places.index.components, self._places.is_directed
-        each = [self._places.rows(one) if directed(one) else NONE for one in places]
+        number = self._places.directed_number
         return CountedPlaces(
             np.array([known.get(one, NOTHING) for one in places], np.int64),
-            np.concatenate([NONE, *each]),
-            np.repeat(np.arange(len(each)), [len(rows) for rows in each]),
+            np.array([number(one) if directed(one) else 0 for one in places], np.int64),
         )
 
     def counts(self, places: CountedPlaces) -> Int64s:
         """Return how many 5-tuples are left that cross each of some places, shape (n,)."""
-        found = self._places.index.crossing[places.numbers]
-        of = places.place
-        if self._gone is not None and self._removed is not None:
-            found = found - self._removed[places.numbers]
-            of = of[~self._gone[places.rows]]
-        return found + np.bincount(of, minlength=len(found))
+        directed = self._places.directed_counts()
+        found: Int64s = self._places.index.crossing[places.numbers] + directed[places.directed]
+        if self._removed is not None and self._removed_directed is not None:
+            found -= self._removed[places.numbers] + self._removed_directed[places.directed]
+        return found
 
     def remove(self, place: str) -> None:
         """Remove the 5-tuples that cross a place."""
@@ -245,12 +310,14 @@ class RemainingFlows:
         rows = self._places.rows(place)
         if not len(rows):
             return
-        if self._gone is None or self._removed is None:
+        if self._gone is None or self._removed is None or self._removed_directed is None:
             self._gone = np.zeros(len(index.live), np.bool_)
             self._removed = np.zeros(len(index.crossing), np.int64)
+            self._removed_directed = np.zeros(2 * len(index.crossing), np.int64)
         rows = rows[~self._gone[rows]]
         self._gone[rows] = True
         self._left -= len(rows)
         gone = np.bincount(index.rows[rows, CROSSED:].ravel(), minlength=len(index.crossing))
         gone[NOTHING] = 0
         self._removed += gone
+        self._removed_directed += self._places.counted_rows(index.rows[rows])

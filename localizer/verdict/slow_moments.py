@@ -92,7 +92,7 @@ class _Look:
 
     def returns(self, key: FlowId, place: str) -> bool:
         """Return whether the replies of a 5-tuple may cross a place."""
-        return place in self.places.returned(*key[:2])
+        return self.places.may_return(*key[:2], place)
 
 
 class SlowMoments:

@@ -116,6 +116,9 @@ def test_a_reply_crosses_cables_the_other_way() -> None:
     assert found[direction("l1--s0", "s0")] == found["l1--s0"] == 0.5
     assert known.returned("e0", "e1") is found
     assert found.keys() >= known.replies.shares("e0", "e1").keys()
+    both = {direction(cable, head) for cable in ("l0--s0", "l1--s0") for head in cable.split("--")}
+    every = {*known.crossed(way(0, 1, 0)), *known.crossed(way(1, 0, 1)), *both, "elsewhere"}
+    assert {one for one in every if known.may_return("e0", "e1", one)} == every & found.keys()
 
 
 def test_the_direction_above_a_spine_follows_from_the_leaf_beside_it() -> None:
