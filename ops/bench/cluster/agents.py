@@ -299,7 +299,10 @@ class Fleet:
         rng, count = self._rng, len(paths)
         slots = np.array(spread_ns(count, SPREAD_NS), np.float64)
         offset = slots + rng.exponential(LATE_NS, count) + PACE_NS * rng.random(count)
-        rtt = paths.base_ns * np.exp(rng.normal(0.0, PROBE_SIGMA, count))
+        # Where something is cut one body is for all rounds. Drawn round trips that come again each
+        # second would look like a rise of half of them; low ones do not.
+        drawn = rng.normal(0.0, PROBE_SIGMA, count)
+        rtt = paths.base_ns * np.exp(np.full(count, -PROBE_SIGMA) if ready.cut else drawn)
         delays = np.exp(rng.normal(0.0, DELAY_SIGMA, (2, count)))
         # Told as agents tell them, in multiples.
         delays_ns = np.array([[PROBER_DELAY_NS], [RESPONDER_DELAY_NS]]) * delays

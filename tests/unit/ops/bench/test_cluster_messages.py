@@ -80,7 +80,8 @@ class SlowFleet(Fleet):
         rng, count = self._rng, len(paths)
         slots = np.array(spread_ns(count, SPREAD_NS), np.float64)
         offset = slots + rng.exponential(LATE_NS, count) + PACE_NS * rng.random(count)
-        rtt = paths.base_ns * np.exp(rng.normal(0.0, PROBE_SIGMA, count))
+        drawn = rng.normal(0.0, PROBE_SIGMA, count)
+        rtt = paths.base_ns * np.exp(-PROBE_SIGMA * np.ones(count) if ready.cut else drawn)
         delays = np.exp(rng.normal(0.0, DELAY_SIGMA, (2, count)))
         offset, prober, responder = (
             RESOLUTION_NS * np.floor(c / RESOLUTION_NS)
