@@ -61,6 +61,8 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
+    """Open files of one layout."""
+
     tx: tuple[int, ...]
     rx: tuple[int, ...]
     layout: _Layout

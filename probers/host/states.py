@@ -53,6 +53,8 @@ class StateReport:
 
 @dataclass(slots=True)
 class _Known:
+    """What was reported of one state."""
+
     # The value reported last, and when on the monotonic clock.
     reported: Value
     reported_ns: int

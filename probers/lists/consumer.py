@@ -103,8 +103,7 @@ class TopicReader:
             reader_options(
                 settings,
                 defaults={
-                    "socket.keepalive.enable": True,
-                    **kafka_client.RECONNECT,
+                    **kafka_client.DEFAULTS,
                     "fetch.wait.max.ms": FETCH_WAIT_MS,
                 },
                 fixed={

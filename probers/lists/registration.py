@@ -45,6 +45,8 @@ class RegistrationState(Enum):
 
 @dataclass(slots=True)
 class _Own:
+    """One of the own endpoints, and what has become of its registration."""
+
     endpoint: Endpoint
     present: bool = False
     # Whether the broker has taken the latest registration; whether it was read since.

@@ -114,6 +114,8 @@ Key = tuple[str, str, int]
 
 @dataclass(slots=True)
 class _Flow:
+    """A 5-tuple, and when it is traced."""
+
     target: FlowTarget
     due_ns: int
     distance: int | None = None
@@ -129,6 +131,8 @@ class _Flow:
 
 @dataclass(slots=True)
 class _Trace:
+    """A trace under way."""
+
     flow: _Flow
     cause: TraceCause
     known: bool

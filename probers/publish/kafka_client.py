@@ -17,11 +17,19 @@ from schemas.process.eventlog import EventLog
 
 _PACKAGE: Final = "confluent_kafka"
 _EXTENSION: Final = "confluent_kafka.cimpl"
-# A broker that returns is connected to within a second or two. While all are away librdkafka
-# begins anew from the bootstrap list whenever the last of them has failed, with new brokers, whose
-# backoff begins anew, and a thread for each: from its default of 100 ms on that costs as much as
-# probing does.
-RECONNECT: Final = {"reconnect.backoff.ms": 1_000, "reconnect.backoff.max.ms": 1_000}
+# Of both clients of an agent; the `[kafka]` table may change them.
+DEFAULTS: Final = {
+    "socket.keepalive.enable": True,
+    # A broker that returns is connected to within a second or two. While all are away librdkafka
+    # begins anew from the bootstrap list whenever the last of them has failed, with new brokers,
+    # whose backoff begins anew, and a thread for each: from its default of 100 ms on that costs as
+    # much as probing does.
+    "reconnect.backoff.ms": 1_000,
+    "reconnect.backoff.max.ms": 1_000,
+    # Histograms of the client's own latencies (KIP-714), eight for each broker it knows, of 13 to
+    # 16 KB each: nobody asks agents for them.
+    "enable.metrics.push": False,
+}
 
 
 def load() -> Any:

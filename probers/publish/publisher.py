@@ -193,8 +193,7 @@ class Publisher:
         config = producer_options(
             self._settings,
             defaults={
-                "socket.keepalive.enable": True,
-                **kafka_client.RECONNECT,
+                **kafka_client.DEFAULTS,
                 "linger.ms": 5,
                 "compression.type": COMPRESSION,
                 "queue.buffering.max.messages": 2 * (WINDOW_MESSAGES + WINDOW_STATES),

@@ -45,6 +45,8 @@ _RETRANSMITS_OFFSET: Final = 100
 
 @dataclass(slots=True)
 class _Connection:
+    """A handshake under way."""
+
     sock: socket.socket
     probe: Probe
     posted: Instant

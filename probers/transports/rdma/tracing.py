@@ -42,6 +42,8 @@ MAX_DISCARDED: Final = 64
 
 @dataclass(slots=True)
 class _TraceSocket:
+    """A socket that sends the datagrams of traces."""
+
     sock: socket.socket
     until_ns: int
 
