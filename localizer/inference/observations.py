@@ -7,7 +7,7 @@ share the possible ways of their replies, so these are computed once per group.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,7 +17,7 @@ from localizer.inference.causes import Columns
 from localizer.inference.good_flows import GoodRows
 from localizer.inference.starvation import StarvedAgent, explains
 from localizer.inference.tables import PossibleGroups, Table
-from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex
+from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex, Numbers
 from localizer.network.paths import PathBook
 from localizer.network.replies import ReplyWays
 from schemas.columns.arrays import Floats, Int64s
@@ -54,18 +54,26 @@ def possible_groups(
     group : (bad,) int64
     possible : the possible crossings of each group
     """
-    first, alike = _alike(replies, places, good.index)
+    index = good.index
+    by_key = [index.by_key.get(flow.key, -1) for flow in bad]
+    alone = np.array(
+        [p < 0 or bool(f.passed_before) for p, f in zip(by_key, bad, strict=True)], np.bool_
+    )
+    rows = np.flatnonzero(~alone)
+    crossed = _numbers(bad, places, index)[rows]
+    first, alike = _alike(replies, index.ends[np.array(by_key, np.int64)[rows]], crossed)
     # The first 5-tuple of each group decides for all.
-    ends = [bad[row].key[:2] for row in first.tolist()]
-    parts = [_of_index(replies, ends, places[first], good)]
-    group = 1 + alike
-    for row in np.flatnonzero(alike < 0).tolist():
+    ends = [bad[row].key[:2] for row in rows[first].tolist()]
+    parts = [_possible(replies, ends, crossed[first], good)]
+    group = np.zeros(len(bad), np.int64)
+    group[rows] = 1 + alike
+    for row in np.flatnonzero(alone).tolist():
         flow = bad[row]
-        shares: Mapping[str, float] = replies.shares(*flow.key[:2])
-        if flow.passed_before:
-            shares = {**shares, **dict.fromkeys(flow.passed_before, LATE_CHANCE)}
-        crossed = column.certain_columns(certain_components(flow), flow.prober, flow.responder)
-        ways = column.possible_columns(shares, crossed)
+        late = dict.fromkeys(flow.passed_before, LATE_CHANCE)
+        ways = column.possible_columns(
+            {**replies.shares(*flow.key[:2]), **late},
+            column.certain_columns(certain_components(flow), flow.prober, flow.responder),
+        )
         group[row] = len(first) + len(parts)
         parts.append(
             (
@@ -80,17 +88,30 @@ def possible_groups(
     return group, PossibleGroups(starts=starts, columns=columns, chance=chance)
 
 
-def _of_index(
-    replies: ReplyWays, ends: Sequence[tuple[str, str]], places: Int64s, good: GoodRows
+def _numbers(bad: list[BadFlow], places: Int64s, index: FlowIndex) -> Int64s:
+    """Return the index's numbers of what bad 5-tuples cross, (bad, most), padded."""
+    number, other = index.components.get, np.flatnonzero(places < 0).tolist()
+    own = {row: [number(c, NOTHING) for c in bad[row].components] for row in other}
+    most = max(index.rows.shape[1] - CROSSED, *map(len, own.values()), 0)
+    found = np.full((len(bad), most), NOTHING, np.int64)
+    known = np.flatnonzero(places >= 0)
+    found[known, : index.rows.shape[1] - CROSSED] = index.rows[places[known], CROSSED:]
+    for row, numbers in own.items():
+        found[row, : len(numbers)] = numbers
+    return found
+
+
+def _possible(
+    replies: ReplyWays, ends: Sequence[tuple[str, str]], crossed: Int64s, good: GoodRows
 ) -> tuple[Int64s, Int64s, Floats]:
-    """Return what 5-tuples possibly cross that the index knows.
+    """Return what 5-tuples possibly cross.
 
     Parameters
     ----------
     ends
         Source and target of each.
-    places
-        Their rows of the index, shape (n,).
+    crossed
+        Numbers of what each crosses for certain, (n, most), padded.
 
     Returns
     -------
@@ -103,7 +124,6 @@ def _of_index(
     chance = np.concatenate([np.empty(0), *(one for _, one in ways)])
     owner = np.repeat(np.arange(len(ways)), [len(one) for one, _ in ways])
     columns = good.columns_of_numbers(numbers)
-    crossed = good.index.rows[places, CROSSED:]
     possible = columns < len(good.counts)
     # A component after the other: all at once would be a table of millions.
     for step in range(crossed.shape[1]):
@@ -113,24 +133,27 @@ def _of_index(
     return np.bincount(owner[kept], minlength=len(ways)), columns[kept], chance[kept]
 
 
-def _alike(replies: ReplyWays, places: Int64s, index: FlowIndex) -> tuple[Int64s, Int64s]:
-    """Group the 5-tuples that the index knows between the same leaves by the same switches.
+def _alike(replies: ReplyWays, ends: Numbers, crossed: Int64s) -> tuple[Int64s, Int64s]:
+    """Group 5-tuples between the same leaves by the same switches.
+
+    Parameters
+    ----------
+    ends
+        Numbers of their endpoints, (n, 2).
+    crossed
+        Numbers of what they cross, (n, most), padded.
 
     Returns
     -------
     first : the first of each group
-    alike : the group of each, -1 of those that the index does not know
+    alike : the group of each
     """
-    alike = np.full(len(places), -1)
-    known = np.flatnonzero(places >= 0)
-    rows = index.rows[places[known], CROSSED:]
-    fabric = np.where(replies.in_fabric(rows), rows, NOTHING)
-    leaves = np.sort(replies.groups_of(index.ends[places[known]]), axis=1)
-    words = np.ascontiguousarray(np.concatenate([leaves.astype(rows.dtype), fabric], axis=1))
+    fabric = np.where(replies.in_fabric(crossed), crossed, NOTHING)
+    leaves = np.sort(replies.groups_of(ends), axis=1)
+    words = np.ascontiguousarray(np.concatenate([leaves, fabric], axis=1))
     lines = words.view(np.dtype((np.void, words.dtype.itemsize * words.shape[1]))).ravel()
-    _, begins, which = np.unique(lines, return_index=True, return_inverse=True)
-    alike[known] = which
-    return known[begins], alike
+    _, first, alike = np.unique(lines, return_index=True, return_inverse=True)
+    return first, alike
 
 
 # A cut that ended at once counts half: the machine may have been busy for a moment.
