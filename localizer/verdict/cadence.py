@@ -24,7 +24,7 @@ GRADUAL_GRID_NS: Final = SECOND_NS
 CALM_GRID_NS: Final = 2 * SECOND_NS
 # Each further this many bad 5-tuples delay the next decision by one grid step, up to the largest
 # step: decisions take half of a core at most, the other half reads the storm's records.
-STORM_FLOWS: Final = 2_048
+STORM_FLOWS: Final = 1_024
 STORM_GRID_NS: Final = 16 * SECOND_NS
 
 Versions = tuple[object, ...]
