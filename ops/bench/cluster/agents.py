@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from arena.simulation.agents import (
     CONFIRM,
@@ -37,7 +38,7 @@ from probers.clock import TokenBucket
 from probers.probing.plan import spread_ns, stagger_ns
 from probers.probing.rounds import RESOLUTION_NS, round_down_ns
 from schemas.codec import Codec
-from schemas.columns.arrays import Int64s
+from schemas.columns.arrays import Floats, Int64s
 from schemas.columns.pieces import known_number_bytes, number_bytes
 from schemas.enums import AgentState, TraceCause
 from schemas.records import PingList
@@ -79,6 +80,9 @@ def samples(host: int) -> list[dict[str, Any]]:
 # A round is published when its last probe is decided.
 COLLECT_NS: Final = SPREAD_NS + 50 * MS_NS
 BODIES: Final = 8
+# Middles of equal parts of a normal distribution, of which no neighbour follows another.
+SCATTER: Final = ndtri((np.arange(BODIES) + 0.5) / BODIES)
+STRIDE: Final = 3
 # Agents know of faults so long ahead, at most.
 LEAD_S: Final = 10
 
@@ -108,6 +112,18 @@ class Ready:
     cut: list[int] = field(default_factory=list)
     collect_ns: int = COLLECT_NS
     bodies: list[bytes] = field(default_factory=list)
+
+
+def scatter_of(count: int, ready: Ready) -> Floats:
+    """Return by how much the round trips of the next body differ from what is usual, (count,).
+
+    In standard deviations. Over all bodies each 5-tuple has all of `SCATTER`, so that another set
+    of bodies is no rise; where something is cut, one body comes again each second, and is low.
+    """
+    if ready.cut:
+        return np.full(count, -1.0)
+    found: Floats = SCATTER[(np.arange(count) + STRIDE * len(ready.bodies)) % BODIES]
+    return found
 
 
 @dataclass
@@ -240,9 +256,7 @@ class Fleet:
     def _paths(self, agent: Agent, now_ns: int) -> Paths:
         if agent.paths is None:
             targets = () if agent.pinglist is None else agent.pinglist.targets
-            agent.paths = Paths.of(
-                targets, self.here, self.shape.fabric, now_ns=now_ns, rng=self._rng
-            )
+            agent.paths = Paths.of(targets, self.here, self.shape.fabric, now_ns=now_ns)
             agent.ready, agent.ahead, agent.whole, agent.weather = Ready(), None, None, -1
         return agent.paths
 
@@ -299,10 +313,7 @@ class Fleet:
         rng, count = self._rng, len(paths)
         slots = np.array(spread_ns(count, SPREAD_NS), np.float64)
         offset = slots + rng.exponential(LATE_NS, count) + PACE_NS * rng.random(count)
-        # Where something is cut one body is for all rounds. Drawn round trips that come again each
-        # second would look like a rise of half of them; low ones do not.
-        drawn = rng.normal(0.0, PROBE_SIGMA, count)
-        rtt = paths.base_ns * np.exp(np.full(count, -PROBE_SIGMA) if ready.cut else drawn)
+        rtt = paths.base_ns * np.exp(PROBE_SIGMA * scatter_of(count, ready))
         delays = np.exp(rng.normal(0.0, DELAY_SIGMA, (2, count)))
         # Told as agents tell them, in multiples.
         delays_ns = np.array([[PROBER_DELAY_NS], [RESPONDER_DELAY_NS]]) * delays

@@ -19,6 +19,7 @@ from arena.simulation.agents import (
 from arena.world.fabric import NOWHERE, address
 from arena.world.latency import PROBE_SIGMA
 from ops.bench.cluster.agents import (
+    BODIES,
     COLLECT_NS,
     TICK_NS,
     Agent,
@@ -27,9 +28,10 @@ from ops.bench.cluster.agents import (
     Ready,
     heartbeat,
     samples,
+    scatter_of,
 )
 from ops.bench.cluster.encoding import HOP_NS, SLOW_PATH_NS, Form
-from ops.bench.cluster.paths import Paths
+from ops.bench.cluster.paths import Paths, usual_of
 from ops.bench.cluster.shape import CLUSTER, RAILS, ClusterShape
 from ops.bench.rig.load import OK, SPREAD_NS, lose, round_body, round_head
 from probers.probing.plan import spread_ns
@@ -80,8 +82,7 @@ class SlowFleet(Fleet):
         rng, count = self._rng, len(paths)
         slots = np.array(spread_ns(count, SPREAD_NS), np.float64)
         offset = slots + rng.exponential(LATE_NS, count) + PACE_NS * rng.random(count)
-        drawn = rng.normal(0.0, PROBE_SIGMA, count)
-        rtt = paths.base_ns * np.exp(-PROBE_SIGMA * np.ones(count) if ready.cut else drawn)
+        rtt = paths.base_ns * np.exp(PROBE_SIGMA * scatter_of(count, ready))
         delays = np.exp(rng.normal(0.0, DELAY_SIGMA, (2, count)))
         offset, prober, responder = (
             RESOLUTION_NS * np.floor(c / RESOLUTION_NS)
@@ -203,6 +204,22 @@ def test_messages_are_those_of_a_codec() -> None:
         assert found[0] == found[1]
         causes |= {datum["cause"] for topic, _, datum, *_ in found[0] if topic == "path.trace.v1"}
     assert causes == {"DISCOVERY", "LOSS"}
+
+
+def test_round_trips_are_as_usual_whoever_probes() -> None:
+    """Each 5-tuple has the same spread over all bodies, and the same usual one when it returns."""
+    ready, found = Ready(), []
+    for _ in range(BODIES):
+        found.append(scatter_of(20, ready))
+        ready.bodies.append(b"")
+    every = np.sort(np.array(found), axis=0)
+    assert np.ptp(every, axis=1).max() == 0
+    assert every[:, 0].std() == pytest.approx(0.92, abs=0.01)
+    assert scatter_of(3, Ready(cut=[1])).tolist() == [-1.0] * 3
+    flows = np.array([(a, b, n) for a in range(40) for b in range(40) for n in range(4)])
+    usual = usual_of(flows)
+    assert np.array_equal(usual_of(flows[100:200]), usual[100:200])
+    assert (usual.mean(), usual.std()) == pytest.approx((0, 1), abs=0.05)
 
 
 def test_a_form_is_filled_where_its_gaps_are() -> None:
