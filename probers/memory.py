@@ -14,6 +14,7 @@ modules take their places: each is loaded when one of its attributes is asked fo
 import importlib
 import importlib.util
 import sys
+from threading import RLock
 from types import ModuleType
 from typing import Any, Final
 
@@ -24,13 +25,18 @@ EMPTY: Final = ("bz2", "lzma")
 _BUILTIN_HASHES: Final = ("_md5", "_sha1", "_sha256", "_sha512", "_sha3", "_blake2")
 
 
+# Two threads that ask at once get one module.
+_LOADING: Final = RLock()
+
+
 class _Lazy(ModuleType):
     """Stands for a module until one of its attributes is asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(importlib.import_module(self.__name__), name)
+        with _LOADING:
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+            return getattr(importlib.import_module(self.__name__), name)
 
 
 def hide_unneeded_modules() -> None:

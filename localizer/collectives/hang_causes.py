@@ -102,22 +102,24 @@ class _Look:
         self._job = job
         self._now_ns = now_ns
         self._behind = finding.hang_class is diagnosis.HangClass.NEVER_LAUNCHED
-        # Those of which the cause may be one: who is behind, or all who take part. A rank whose GPU
-        # has not come to the operation need not be one that waits.
+        # Those of which the cause may be one: who is behind, or all who take part.
         self._suspects = finding.ranks or tuple(
             rank
-            for rank in sorted({*finding.waiting, *finding.unbegun})
+            for rank in finding.waiting
             if rank in job.ranks and job.ranks[rank].operations.waits_in(communicator)
         )
+        # A rank whose GPU has not come to what all launched need not wait for anything itself.
+        launched = {*self._suspects, *finding.unbegun}
+        self._launched = {r: job.ranks[r] for r in sorted(launched) if r in job.ranks}
         self._states = {r: job.ranks[r] for r in self._suspects if r in job.ranks}
 
     def stopped(self) -> Cause | None:
         """Return whose process the kernel says is stopped."""
-        ranks = [r for r, s in self._states.items() if s.process_state is ProcessState.STOPPED]
+        ranks = [r for r, s in self._launched.items() if s.process_state is ProcessState.STOPPED]
         if not ranks:
             return None
         evidence = [
-            f"{process_text(self._states[r])} is stopped (state T)" for r in ranks[:SHOWN_RANKS]
+            f"{process_text(self._launched[r])} is stopped (state T)" for r in ranks[:SHOWN_RANKS]
         ]
         return make_cause(
             (HangClass.PROCESS_STOPPED, Certainty.SURE), ranks, evidence, LOOK_AT_STOPPED
@@ -125,10 +127,10 @@ class _Look:
 
     def ended(self) -> Cause | None:
         """Return whose process is no more."""
-        ranks = [r for r, s in self._states.items() if s.ended]
+        ranks = [r for r, s in self._launched.items() if s.ended]
         if not ranks:
             return None
-        evidence = [f"{process_text(self._states[r])} has ended" for r in ranks[:SHOWN_RANKS]]
+        evidence = [f"{process_text(self._launched[r])} has ended" for r in ranks[:SHOWN_RANKS]]
         steps = diagnosis.LOOK_AT_PROCESS[1:]
         return make_cause((HangClass.RANK_MISSING, Certainty.SURE), ranks, evidence, steps)
 

@@ -58,12 +58,14 @@ def unrecorded_cause(job: JobState, now_ns: int) -> Cause | None:
             s for s in job.ranks.values()
             if s.ended and us_to_ns(job.attempt - s.attempt) < RESTART_NS
         ]  # fmt: skip
-        busy = [s.rank for s in alive if s.is_busy()]
+        busy = sorted(s.rank for s in alive if s.is_busy())
         found = None if busy else _network(job, now_ns, still_ns)
         if found is None and still_ns > _least_ns(job):
-            if gone:
+            # Who waits for a disk does not spin, but writes a checkpoint.
+            writes = any(job.ranks[rank].process_state is ProcessState.DISK for rank in busy)
+            if gone and not writes:
                 found = _ended(gone, len(alive) - len(busy), busy, now_ns, still_ns)
-            elif not busy:
+            elif not gone and not busy:
                 found = _still(job, still_ns)
     if found is None:
         return None

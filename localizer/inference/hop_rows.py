@@ -153,10 +153,13 @@ class HopRows:
         loses = self._family is AnomalyFamily.LOSS
         # Agents trace every loss at once, also on 5-tuples that no test has flagged yet.
         mine = [k for k in flows if (paths.traced_ns(k) or 0) >= since_ns]
-        others = paths.traced_since(since_ns, MAX_OTHERS + 1)
+        others = paths.traced_since(since_ns, MAX_OTHERS + 1, among=lambda k: k not in flows)
         if len(others) > MAX_OTHERS:
-            others = paths.traced_since(since_ns, MAX_OTHERS, among=_crossing(column, index))
-        keys = sorted({*_sample(mine), *(k for k in others if k not in flows)})
+            crosses = crossing(column, index)
+            others = paths.traced_since(
+                since_ns, MAX_OTHERS, among=lambda k: k not in flows and crosses(k)
+            )
+        keys = sorted({*_sample(mine), *others})
         latest = max(1, MAX_TRACES // max(1, len(keys)))
         ports = _Ports(sources, onset_ns)
         before, self._kept = self._kept, {}
@@ -334,7 +337,7 @@ def silenced_chances(rows: Sequence[Row], weight: Floats) -> list[float]:
     return [SILENCED_CHANCE ** (1.0 / max(1.0, together[row[3]])) for row in rows]
 
 
-def _crossing(column: Columns, index: FlowIndex) -> Callable[[FlowId], bool]:
+def crossing(column: Columns, index: FlowIndex) -> Callable[[FlowId], bool]:
     """Return what says of a 5-tuple whether it crosses a candidate cause, as far as is known."""
     if column.global_cause is not None:
         return lambda _: True

@@ -67,14 +67,23 @@ def possible_groups(
     parts = [_possible(replies, ends, crossed[first], good)]
     group = np.zeros(len(bad), np.int64)
     group[rows] = 1 + alike
+    known: dict[tuple[int | str, ...], int] = {}
     for row in np.flatnonzero(alone).tolist():
         flow = bad[row]
-        late = dict.fromkeys(flow.passed_before, LATE_CHANCE)
-        ways = column.possible_columns(
-            {**replies.shares(*flow.key[:2]), **late},
-            column.certain_columns(certain_components(flow), flow.prober, flow.responder),
+        certain, shares = certain_components(flow), replies.shares(*flow.key[:2])
+        # The shares of a pair of leaves are one object: its id identifies them.
+        what: tuple[int | str, ...] = (
+            ~row if flow.passed_before else id(shares),
+            *filter(shares.__contains__, certain),
         )
-        group[row] = len(first) + len(parts)
+        if what in known:
+            group[row] = known[what]
+            continue
+        ways = column.possible_columns(
+            {**shares, **dict.fromkeys(flow.passed_before, LATE_CHANCE)},
+            column.certain_columns(certain, flow.prober, flow.responder),
+        )
+        group[row] = known[what] = len(first) + len(parts)
         parts.append(
             (
                 np.array([len(ways)], np.int64),
@@ -153,7 +162,11 @@ def _alike(replies: ReplyWays, ends: Numbers, crossed: Int64s) -> tuple[Int64s, 
     words = np.ascontiguousarray(np.concatenate([leaves, fabric], axis=1))
     lines = words.view(np.dtype((np.void, words.dtype.itemsize * words.shape[1]))).ravel()
     _, first, alike = np.unique(lines, return_index=True, return_inverse=True)
-    return first, alike
+    # In the order of the 5-tuples, not of numbers, which depend on what the index met first.
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return first[order], place[alike]
 
 
 # A cut that ended at once counts half: the machine may have been busy for a moment.

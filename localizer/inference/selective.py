@@ -141,7 +141,10 @@ def selective_evidence(
 
 def _rows_by_end(index: FlowIndex, ends: Collection[str]) -> dict[str, Int64s]:
     """Return the rows of an index that begin or end at each of some endpoints."""
+    found = dict.fromkeys(ends, np.empty(0, np.int64))
     names = [end for end in ends if end in index.endpoints]
+    if not names:
+        return found
     place = np.full(len(index.endpoints) + 1, -1)
     place[[index.endpoints[name] for name in names]] = np.arange(len(names))
     at_end = np.where(index.live[:, None], place[index.ends], -1)
@@ -149,7 +152,6 @@ def _rows_by_end(index: FlowIndex, ends: Collection[str]) -> dict[str, Int64s]:
     which = at_end[rows, side]
     order = np.argsort(which, kind="stable")
     cuts = np.searchsorted(which[order], np.arange(len(names) + 1)).tolist()
-    found = dict.fromkeys(ends, np.empty(0, np.int64))
     for name, begin, end in zip(names, cuts, cuts[1:], strict=False):
         found[name] = rows[order[begin:end]]
     return found

@@ -3,8 +3,8 @@
 A cable is cut all the time, so that every decision runs an inference. In each second the
 heartbeats come with the first grid step and the containers with the third: the cost of the third
 step is that of a decision and of the change. Healthy paths are not traced meanwhile. Each decision
-reads the traces of a minute, up to 4,096 5-tuples. CPU time of one core, as in
-`ops.bench.scale.localizer`.
+reads the traces of a minute, of up to 2,048 bad 5-tuples and 1,024 others. CPU time of one core, as
+in `ops.bench.scale.localizer`.
 """
 
 import time

@@ -205,6 +205,19 @@ def test_a_rank_that_spins_for_one_that_is_gone_hides_nothing(
         assert any("all others but rank 2 do nothing" in text for text in found[0].evidence)
 
 
+def test_a_rank_that_writes_a_checkpoint_beside_one_that_left_misses_nobody() -> None:
+    """It waits for a disk: it works, and does not spin."""
+
+    def process(s: int, rank: int) -> ProcessState:
+        if rank == 7 and after(s, 100):
+            return ProcessState.GONE
+        writes = rank == 0 and after(s, 100)
+        return ProcessState.DISK if writes else ProcessState.SLEEPING
+
+    job = Told(size=8, moves=lambda s: not after(s, 100), process=process)
+    assert told(job.until(300)) == []
+
+
 def test_ranks_that_close_down_after_others_miss_nobody() -> None:
     """Three of eight are gone, and the others follow half a minute later."""
 

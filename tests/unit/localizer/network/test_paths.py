@@ -211,6 +211,7 @@ def test_the_book_is_bounded() -> None:
     assert len(book) == 3
     assert book.refused == 2
     assert book.traced_since(START) == [("e0", "e1", flow) for flow in (0, 1, 2)]
+    assert book.traced_since(START, 1, among=lambda key: key[2] < 2) == [("e0", "e1", 1)]
     book.add_trace(trace(FULL, flow=2, at=START + 2 * EVIDENCE_NS))
     assert book.traced_since(0) == [("e0", "e1", 2)]
 
