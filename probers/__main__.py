@@ -4,13 +4,11 @@ import importlib
 import sys
 
 from probers.memory import hide_unneeded_modules
-from schemas.process.ending import end_with
 from schemas.process.memory import use_one_arena
 
 
 def main() -> int:
-    """Hide what is not needed, then load the rest and run."""
-    hide_unneeded_modules()
+    """Load the rest and run."""
     if sys.argv[1:2] == ["health"]:
         return int(importlib.import_module("probers.health.client").main(sys.argv[2:]))
     use_one_arena()
@@ -18,4 +16,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    end_with(main)
+    # Before anything imports what the agent does not need; `logging` asks for some of it.
+    hide_unneeded_modules()
+    importlib.import_module("schemas.process.ending").end_with(main)

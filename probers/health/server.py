@@ -28,6 +28,8 @@ _CONNECT_S: Final = 0.5
 
 @dataclass(slots=True)
 class _Client:
+    """A connection, and what has come of its request."""
+
     connection: socket.socket
     since_ns: int
     request: bytearray = field(default_factory=bytearray)
