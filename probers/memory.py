@@ -23,8 +23,6 @@ UNNEEDED: Final = ("_hashlib", "cramjam")
 EMPTY: Final = ("bz2", "lzma")
 # CPython's own hashes; a build without them needs OpenSSL's.
 _BUILTIN_HASHES: Final = ("_md5", "_sha1", "_sha256", "_sha512", "_sha3", "_blake2")
-
-
 # Two threads that ask at once get one module.
 _LOADING: Final = RLock()
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from localizer.inference.causes import Columns
 from localizer.inference.detection_lag import Shown
-from localizer.network.flow_index import CROSSED, NOTHING, PROBER, FlowIndex
+from localizer.network.flow_index import CROSSED, NOTHING, PROBER, FlowIndex, Numbers
 from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.ids import FlowId
 
@@ -206,10 +206,9 @@ class GoodRows:
 
     def columns_of(self, places: Int64s) -> Int64s:
         """Return the columns that rows of the index cross, whether good or not, shape (k, w)."""
-        found: Int64s = self._columns[self.index.rows[places, CROSSED:]]
-        return found
+        return self.columns_of_numbers(self.index.rows[places, CROSSED:])
 
-    def columns_of_numbers(self, numbers: Int64s) -> Int64s:
+    def columns_of_numbers(self, numbers: Int64s | Numbers) -> Int64s:
         """Return the columns of components, by number of the index, shape of `numbers`."""
         found: Int64s = self._columns[numbers]
         return found

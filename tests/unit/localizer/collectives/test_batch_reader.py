@@ -161,6 +161,17 @@ class Noting(Codec):
         return self.decoded[-1]
 
 
+def completed(count: int) -> tuple[BatchOperation, ...]:
+    """Return so many operations that are over, of the first communicator and signature."""
+    return tuple(
+        BatchOperation(
+            record_id=number, communicator=0, signature=0, sequence=number, is_p2p=False,
+            state=CollectiveState.COMPLETED,
+        )
+        for number in range(count)
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("version", [None, "2.10"])
 def test_of_what_is_new_the_codec_decodes_no_operations(version: str | None) -> None:
     """They were read already, and are what takes long; what follows them is not missed."""
@@ -168,13 +179,7 @@ def test_of_what_is_new_the_codec_decodes_no_operations(version: str | None) -> 
         operation="all_reduce", input_shapes=(0,), output_shapes=(), input_dtypes=("Float",),
         output_dtypes=(),
     )  # fmt: skip
-    operations = tuple(
-        BatchOperation(
-            record_id=number, communicator=0, signature=0, sequence=number, is_p2p=False,
-            state=CollectiveState.COMPLETED,
-        )
-        for number in range(100)
-    )  # fmt: skip
+    operations = completed(100)
     batch = replace(
         PLAIN, communicators=("a",), shapes=(TensorShape(sizes=(7,)),), signatures=(signature,),
         operations=operations, producer_version=version, endpoint_ids=("w1/r0",),
@@ -351,13 +356,7 @@ def test_names_are_not_python_s_to_keep() -> None:
 
 def test_a_message_that_is_not_read_lets_no_kernel_be_compiled() -> None:
     """What is left of its block stands in the order for which kernels are compiled at a start."""
-    operations = tuple(
-        BatchOperation(
-            record_id=number, communicator=0, signature=0, sequence=number, is_p2p=False,
-            state=CollectiveState.COMPLETED,
-        )
-        for number in range(20)
-    )  # fmt: skip
+    operations = completed(20)
     signature = OperationSignature(
         operation="all_reduce", input_shapes=(), output_shapes=(), input_dtypes=(),
         output_dtypes=(),
