@@ -3,16 +3,16 @@
 import importlib
 
 from probers.memory import hide_unneeded_modules
-from schemas.process.ending import end_with
 from schemas.process.memory import use_one_arena
 
 
 def main() -> int:
-    """Hide what is not needed, then load the rest and run."""
-    hide_unneeded_modules()
+    """Load the rest and run."""
     use_one_arena()
     return int(importlib.import_module("probers.collector.cli").main())
 
 
 if __name__ == "__main__":
-    end_with(main)
+    # Before anything imports what is not needed; `logging` asks for some of it.
+    hide_unneeded_modules()
+    importlib.import_module("schemas.process.ending").end_with(main)
