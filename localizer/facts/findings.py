@@ -70,11 +70,12 @@ class Findings:
             found += self._tables.findings(component_id)
         return found
 
-    def any_near(self, component_id: str, family: AnomalyFamily) -> bool:
-        """Return whether there is a finding at a component, a switch's cables, a cable's ends."""
-        return bool(self.of(component_id, family)) or any(
-            self._states.findings(near, family) for near in self._near(component_id)
-        )
+    def marked(self, components: Iterable[str], family: AnomalyFamily) -> set[str]:
+        """Return those with a finding there, at a cable of the switch, at an end of the cable."""
+        # From the few findings to what is near them: in a storm thousands of components are asked.
+        by_state = [c for c in self._states.bad if self._states.findings(c, family)]
+        near = {*by_state, *(n for c in by_state for n in self._near(c))}
+        return {c for c in components if c in near or self.of(c, family)}
 
     def _near(self, component_id: str) -> Sequence[str]:
         kind = self._topology.kind

@@ -314,9 +314,8 @@ class Housekeeper:
             board.expire(now_ns, frozenset(sources.liveness.dead))
         versions = (sources.anomalies.version, sources.roster.version)
         if versions != self._checked:
-            for key in sources.anomalies.flows():
-                if sources.roster.has_left(key[0]) or sources.roster.has_left(key[1]):
-                    sources.anomalies.drop_flow(key)
+            for key in sources.roster.of_departed(sources.anomalies.flows()):
+                sources.anomalies.drop_flow(key)
             self._checked = versions
 
     def _forget_their_paths(self, now_ns: int) -> None:

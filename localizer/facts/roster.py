@@ -133,6 +133,11 @@ class Roster:
         """Return whether an endpoint left in order: by a tombstone, or because its jobs ended."""
         return endpoint_id in self._gone
 
+    def of_departed(self, keys: Iterable[FlowId]) -> list[FlowId]:
+        """Return those 5-tuples of which either end has left in order."""
+        gone = self._gone
+        return [key for key in keys if key[0] in gone or key[1] in gone]
+
     def agent_of(self, endpoint_id: str) -> str | None:
         """Return the agent responsible for an endpoint; None if not known."""
         endpoint = self._endpoints.get(endpoint_id)

@@ -175,15 +175,22 @@ class _Reading:
 
 
 class StateBook:
-    """The latest states of all components; `refused` counts records beyond the bound."""
+    """The latest states of all components.
+
+    Attributes
+    ----------
+    refused
+        Records beyond the bound.
+    bad
+        Components with something out of order: few, while a storm asks for thousands.
+    """
 
     def __init__(self) -> None:
         self.version = 0
         self.refused = 0
         self._count = 0
         self._states: defaultdict[str, dict[str, _Reading]] = defaultdict(dict)
-        # Components with something out of order: few, while a storm asks for thousands.
-        self._bad: set[str] = set()
+        self.bad: set[str] = set()
         # Components and their attributes that are out of order and a fault by themselves.
         self._alone: set[tuple[str, str]] = set()
 
@@ -243,7 +250,7 @@ class StateBook:
             since_ns = changed_ns if fresh or changed_ns > last_ns else read_ns
             earliest_ns = since_ns - PERIODS * known.period_ns
             known.bad = (earliest_ns if fresh else max(last_ns, earliest_ns), since_ns)
-            self._bad.add(state.component_id)
+            self.bad.add(state.component_id)
         if rule.alone and known.bad is not None:
             self._alone.add((state.component_id, state.attribute))
 
@@ -285,7 +292,7 @@ class StateBook:
         """Note whether a component still has something out of order."""
         firsts = self._states.get(component_id, {}).values()
         if not any(r.bad is not None for first in firsts for r in first.readers()):
-            self._bad.discard(component_id)
+            self.bad.discard(component_id)
 
     def remove_state(self, state_id: str) -> None:
         """Forget a state by its id, `<component>|<attribute>`."""
@@ -308,7 +315,7 @@ class StateBook:
 
     def findings(self, component_id: str, family: AnomalyFamily) -> list[Finding]:
         """Return a component's states that are out of order and explain a family's symptoms."""
-        if component_id not in self._bad:
+        if component_id not in self.bad:
             return []
         found = []
         for attribute, known in sorted(self._states.get(component_id, {}).items()):

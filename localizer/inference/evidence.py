@@ -312,7 +312,7 @@ def _hints(
 ) -> dict[str, float]:
     """Return by component the evidence of what went out of order there with the symptoms."""
     findings = sources.findings
-    marked = {c for c in components if findings.any_near(c, family)}
+    marked = findings.marked(components, family)
     spans: defaultdict[str, set[Span]] = defaultdict(set)
     for flow in bad if marked else ():
         for component in flow.components:

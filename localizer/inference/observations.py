@@ -128,7 +128,7 @@ def _possible(
     columns : these columns, in order for each 5-tuple after the other
     chance : and with which probability
     """
-    ways = [replies.numbered_shares(*pair) for pair in ends]
+    ways = replies.numbered_shares(ends)
     numbers = np.concatenate([np.empty(0, np.int64), *(one for one, _ in ways)])
     chance = np.concatenate([np.empty(0), *(one for _, one in ways)])
     owner = np.repeat(np.arange(len(ways)), [len(one) for one, _ in ways])

@@ -6,8 +6,8 @@ direction. So the share of known ways that cross a component is the probability 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Set
-from itertools import islice
+from collections.abc import Collection, Iterable, Sequence, Set
+from itertools import chain, islice, pairwise
 from typing import Final
 
 import numpy as np
@@ -147,16 +147,24 @@ class ReplyWays:
             return NONE
         found = self._named.get(pair)
         if found is None:
-            numbers, chance = self._numbered(pair)
+            self._keep_shares([pair])
+            numbers, chance = self._between[pair]
             names = map(self._index.name, numbers.tolist())
             # Ordered by what does not depend on the order in which the index met them.
             found = self._named[pair] = dict(sorted(zip(names, chance.tolist(), strict=True)))
         return found
 
-    def numbered_shares(self, src: str, dst: str) -> Numbered:
-        """Return `shares` by the index's numbers, for less: both (n,), in no order."""
-        pair = self._pair(src, dst)
-        return NO_NUMBERS if pair is None else self._numbered(pair)
+    def numbered_shares(self, ends: Iterable[tuple[str, str]]) -> list[Numbered]:
+        """Return `shares` of many by the index's numbers, for less: both (n,), in no order.
+
+        Parameters
+        ----------
+        ends
+            Source and target of each.
+        """
+        pairs = [self._pair(src, dst) for src, dst in ends]
+        self._keep_shares(pairs)
+        return [NO_NUMBERS if pair is None else self._between[pair] for pair in pairs]
 
     def _pair(self, src: str, dst: str) -> Pair | None:
         """Return the groups of leaves of two endpoints; None if either has none."""
@@ -165,31 +173,43 @@ class ReplyWays:
             return None
         return (a, b) if a <= b else (b, a)
 
-    def _numbered(self, pair: Pair) -> Numbered:
-        found = self._between.get(pair)
-        if found is None:
-            found = self._between[pair] = self._shares(pair)
+    def _keep_shares(self, pairs: Iterable[Pair | None]) -> None:
+        """Count the shares of those pairs of which none are kept."""
+        new = [p for p in dict.fromkeys(pairs) if p is not None and p not in self._between]
+        for pair, found in zip(new, self._shares(new), strict=True):
+            self._between[pair] = found
             for group in pair:
                 self._pairs[group].add(pair)
-        return found
 
-    def _shares(self, pair: Pair) -> Numbered:
-        """Return the shares among all known ways between two groups of leaves."""
+    def _shares(self, pairs: Sequence[Pair]) -> list[Numbered]:
+        """Return the shares among all known ways between two groups of leaves, for each pair."""
+        known = [self._known_ways(pair) for pair in pairs]
+        owner = np.repeat(np.arange(len(pairs)), [sum(len(n) for n, _ in own) for own in known])
+        parts = [NO_NUMBERS, *chain.from_iterable(known)]
+        words = (owner << WORD) | np.concatenate([numbers for numbers, _ in parts])
+        order = np.argsort(words, kind="stable")
+        words, chance = words[order], np.concatenate([chance for _, chance in parts])[order]
+        begins = np.flatnonzero(np.diff(words, prepend=NOT_LOOKED_UP))
+        most = np.maximum.reduceat(chance, begins) if len(begins) else chance
+        words = words[begins]
+        cuts = np.searchsorted(words, np.arange(len(pairs) + 1) << WORD).tolist()
+        numbers = words & ((1 << WORD) - 1)
+        # Copies: a pair that stays would keep all others' numbers in memory.
+        return [
+            (numbers[begin:end].copy(), most[begin:end].copy()) for begin, end in pairwise(cuts)
+        ]
+
+    def _known_ways(self, pair: Pair) -> list[Numbered]:
+        """Return the shares of a pair by each of its sources; the greatest of them counts."""
         first, second = sorted(pair, key=self._ranks.__getitem__)
         ways = self._ways.get(first)
         if ways is None:
             ways = self._ways[first] = self._count_ways(first)
         if second not in ways:
-            return NO_NUMBERS
+            return []
         count, numbers, crossing = ways[second]
-        if first == second:
-            return numbers, crossing / count
         # Few ways are known between two leaves, more of those that leave either.
-        known = [(numbers, crossing / count), *map(self._uplinks, pair)]
-        every, place = np.unique(np.concatenate([n for n, _ in known]), return_inverse=True)
-        most = np.zeros(len(every))
-        np.maximum.at(most, place, np.concatenate([chance for _, chance in known]))
-        return every, most
+        return [(numbers, crossing / count), *(map(self._uplinks, pair) if first != second else ())]
 
     def _count_ways(self, number: int) -> dict[int, Ways]:
         """Return the known ways between a group and all groups of no lower rank.
@@ -219,7 +239,7 @@ class ReplyWays:
         numbers = words & ((1 << WORD) - 1)
         return {
             other: (int(counts[other]), numbers[begin:end], crossing[begin:end])
-            for other, begin, end in zip(wanted, cuts, cuts[1:], strict=False)
+            for other, (begin, end) in zip(wanted, pairwise(cuts), strict=True)
         }
 
     def in_fabric(self, numbers: Int64s | Numbers) -> Bools:

@@ -23,8 +23,9 @@ GRADUAL_GRID_NS: Final = SECOND_NS
 # Time by itself clears an alarm or ends a wait; no such time is shorter than 2 s.
 CALM_GRID_NS: Final = 2 * SECOND_NS
 # Each further this many bad 5-tuples delay the next decision by one grid step, up to the largest
-# step: decisions take half of a core at most, the other half reads the storm's records.
-STORM_FLOWS: Final = 1_024
+# step: decisions take a quarter of a core, so that one whose cores are shared still reads the
+# storm's records.
+STORM_FLOWS: Final = 512
 STORM_GRID_NS: Final = 16 * SECOND_NS
 
 Versions = tuple[object, ...]

@@ -230,8 +230,6 @@ class Leaks:
     def _counted(self, component: str, now_ns: int, components: int) -> Counted | None:
         """Return the counter that went out of order at a component of late."""
         findings = self._sources.findings
-        if not findings.any_near(component, AnomalyFamily.LOSS):
-            return None
         rose = findings.rose_since(component, AnomalyFamily.LOSS, now_ns - HORIZON_NS)
         if rose is None:
             return None

@@ -8,6 +8,7 @@ The look-back of window k is the windows from k-1-n to k-2: the one just before 
 since a fault that began in it may be in it already.
 """
 
+from math import isnan
 from typing import Final
 
 import numpy as np
@@ -138,17 +139,16 @@ class LookBack:
         # What the median is at most. One more ns is above all rounding.
         relative = value_ns / (1.0 + least_ratio)
         most_ns = np.floor(np.minimum(value_ns - least_ns, relative)).astype(np.int64) + 1
-        arrays = LookBackArrays(*(self.table[name] for name in LookBackArrays._fields))
         compared = Compared(*self._span(windows.index), mark, MIN_HISTORY)
-        return medians_at_most(arrays, windows.rows(self.table), column, most_ns, compared)
+        return medians_at_most(self._arrays(), windows.rows(self.table), column, most_ns, compared)
 
     def medians(self, rows: Int64s, column: int, window: int, least: int) -> Floats:
         """Return medians of a feature over what a window is compared with, by row of the table.
 
         Windows that any detector leaves out do not count; nan with fewer than `least`.
         """
-        arrays = LookBackArrays(*(self.table[name] for name in LookBackArrays._fields))
-        return medians(arrays, rows, column, Compared(*self._span(window), ALL_MARKS, least))
+        compared = Compared(*self._span(window), ALL_MARKS, least)
+        return medians(self._arrays(), rows, column, compared)
 
     def compared(self, windows: FeatureBatch, mark: int) -> Bools:
         """Return which kept windows the windows of one index are compared with, (n, windows)."""
@@ -175,11 +175,11 @@ class LookBack:
         row = self.table.find(key)
         if row is None:
             return None
+        # By the kernel also for one 5-tuple: each record of an anomaly asks, thousands in a storm.
         oldest = next_window - self._config.lookback_windows
-        counted = self._counted(np.array([row]), oldest, next_window - 1, mark)[0]
-        if not counted.any():
-            return None
-        return int(np.median(self.table["features"][row][counted, P50]))
+        compared = Compared(oldest, next_window - 1, mark, 1)
+        median_ns = float(medians(self._arrays(), np.array([row]), P50, compared)[0])
+        return None if isnan(median_ns) else int(median_ns)
 
     def forget(self, first_open: FirstOpen) -> None:
         """Drop the 5-tuples without a window that an open one is judged by."""
@@ -191,6 +191,10 @@ class LookBack:
             key = self.table.key(row)
             if window < first_open(key[0]) - 1 - self._length:
                 self.table.remove(key)
+
+    def _arrays(self) -> LookBackArrays:
+        """Return the columns that kernels read."""
+        return LookBackArrays(*(self.table[name] for name in LookBackArrays._fields))
 
     def _span(self, window: int) -> tuple[int, int]:
         """Return the first and the last window that one is compared with."""

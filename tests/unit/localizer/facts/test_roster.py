@@ -30,8 +30,11 @@ def test_a_tombstone_is_a_leave_until_it_registers_again() -> None:
     found.set_endpoint("e1", None)
     assert found.has_left("e1")
     assert list(found.probed()) == []
+    flows = [("e0", "e1", 0), ("e0", "e2", 0), ("e1", "e2", 0)]
+    assert found.of_departed(flows) == [flows[0], flows[2]]
     found.set_endpoint("e1", endpoint("e1", "a1"))
     assert not found.has_left("e1")
+    assert found.of_departed(flows) == []
 
 
 def test_the_end_of_a_job_is_a_leave_of_its_endpoints() -> None:

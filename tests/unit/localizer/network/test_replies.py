@@ -51,6 +51,21 @@ def test_ways_between_other_leaves_do_not_count() -> None:
     assert "s1" not in found
 
 
+def test_shares_of_many_are_those_of_each() -> None:
+    """By number or by name, asked together or alone, in whichever order; also of nobody."""
+    fabric = small_fabric(spines=2)
+    known = index(("e0", "e1", over(0)), ("e1", "e0", over(1)), ("e0", "e0", "l0"))
+    pairs = [("e0", "e1"), ("nobody", "e0"), ("e0", "e0"), ("e1", "e0"), ("e1", "e1")]
+    for ends in (pairs, pairs[::-1], pairs[:1]):
+        many = ReplyWays(fabric, known).numbered_shares(ends)
+        named = [
+            dict(zip(map(known.name, numbers.tolist()), chance.tolist(), strict=True))
+            for numbers, chance in many
+        ]
+        assert named == [ReplyWays(fabric, known).shares(*pair) for pair in ends]
+    assert ReplyWays(fabric, known).numbered_shares([]) == []
+
+
 def test_a_bonded_rnic_gets_its_replies_by_either_tor() -> None:
     """Each with its chance; its cables are not told."""
     fabric = small_fabric(spines=1)
