@@ -86,6 +86,10 @@ class ClockState:
         """Last point of the progress grid that was passed."""
         return (self.arrival_ns or 0) // PROGRESS_STEP_NS * PROGRESS_STEP_NS
 
+    def at(self, arrival_ns: int) -> "ClockState":
+        """Return the clock at another arrival, with the same pauses."""
+        return ClockState(arrival_ns, self.paused_ns)
+
 
 def advance_clock(clock: ClockState, arrival_ns: int) -> ClockState:
     """Return the clock after a round's arrival; it never goes back."""

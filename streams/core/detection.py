@@ -110,6 +110,11 @@ class Detection:
         return sum(len(detector.open) for detector in self.detectors)
 
     @property
+    def quiet(self) -> bool:
+        """Whether no anomaly is open."""
+        return not any(detector.open for detector in self.detectors)
+
+    @property
     def lookback_ns(self) -> int:
         """How far back published windows matter to detectors without a background history."""
         return max(

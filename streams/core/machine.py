@@ -190,7 +190,7 @@ class PartitionMachine(PartitionState):
         """
         outputs: list[Output] = []
         for entered in self._plain.observe(
-            block, at, arrivals_ns, offset_of, lambda: not self.open_anomalies
+            block, at, arrivals_ns, offset_of, lambda: self.detection.quiet
         ):
             if isinstance(entered, UnfinishedRound):
                 outputs += self._finish_round(entered)

@@ -1,7 +1,7 @@
 """The plain rounds of a partition, entered into its state by the kernel."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,7 @@ class PlainRounds:
             notes.row[own][counted].tolist(), notes.sent_ns[own][counted].tolist(), strict=True
         ):
             recent.note_loss(row, sent_ns, recent.head_s)
-        before = replace(self._state.clock, arrival_ns=int(now[absorb.BEFORE_ARRIVAL_NS]))
+        before = self._state.clock.at(int(now[absorb.BEFORE_ARRIVAL_NS]))
         return UnfinishedRound(before, self._results(first, end))
 
     def _results(self, first: int, end: int) -> ResultBatch:
@@ -231,7 +231,7 @@ class PlainRounds:
         )
         agents.closable = bool(now[absorb.CLOSABLE])
         if now[absorb.ROUNDS]:
-            state.clock = replace(clock, arrival_ns=int(now[absorb.ARRIVAL_NS]))
+            state.clock = clock.at(int(now[absorb.ARRIVAL_NS]))
             state.recent.head_s = int(now[absorb.HEAD_S])
             state.counts["rounds"] += int(now[absorb.ROUNDS])
             state.counts["results"] += int(now[absorb.RESULTS])

@@ -16,8 +16,6 @@ a restart rebuilds it from the log.
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-import numpy as np
-
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
 from streams.columns.rounds import NEVER_NS, FlowKey
@@ -65,6 +63,32 @@ class Run:
     alone: bool
 
 
+@dataclass(slots=True)
+class _Recent:
+    """The results of a 5-tuple within `RUN_NS`, and how many of the latest are alike."""
+
+    results: list[Result]
+    alike: int
+
+    def append(self, result: Result) -> Run:
+        """Observe a result and return the latest run."""
+        results = self.results
+        self.alike = self.alike + 1 if results and results[-1].lost == result.lost else 1
+        results.append(result)
+        old = 0
+        while results[old].active_ns < result.active_ns - RUN_NS:
+            old += 1
+        del results[:old]
+        self.alike = min(self.alike, len(results))
+        return self.latest()
+
+    def latest(self) -> Run:
+        """Return the latest run."""
+        first, last = self.results[-self.alike], self.results[-1]
+        alone = self.alike == len(self.results)
+        return Run(last.lost, self.alike, first.sent_ns, last.sent_ns, alone)
+
+
 class Runs:
     """Recent results of the 5-tuples that lost a probe, by row, in the order of the log.
 
@@ -85,7 +109,7 @@ class Runs:
 
     def __init__(self, losses: int) -> None:
         self._losses = losses
-        self._recent: dict[int, list[Result]] = {}
+        self._recent: dict[int, _Recent] = {}
 
     def __len__(self) -> int:
         return len(self._recent)
@@ -108,13 +132,9 @@ class Runs:
         """
         recent = self._recent.get(row)
         if recent is None:
-            recent = [] if answered_ns is None else [Result(answered_ns, 0, lost=False)]
-            self._recent[row] = recent
-        recent.append(result)
-        oldest_ns = result.active_ns - RUN_NS
-        while recent[0].active_ns < oldest_ns:
-            del recent[0]
-        run = self._run(recent)
+            before = [] if answered_ns is None else [Result(answered_ns, 0, lost=False)]
+            recent = self._recent[row] = _Recent(before, len(before))
+        run = recent.append(result)
         if not run.lost and (run.count >= self._losses or run.alone):
             del self._recent[row]
         return run
@@ -122,27 +142,18 @@ class Runs:
     def latest(self, row: int) -> Run | None:
         """Return the latest run of a 5-tuple that is kept here."""
         recent = self._recent.get(row)
-        return None if recent is None else self._run(recent)
+        return None if recent is None else recent.latest()
 
     def watch_state(self, row: int) -> int:
         """Return HEALTHY, WATCHED or CUT."""
         recent = self._recent.get(row)
         if recent is None:
             return HEALTHY
-        return CUT if recent[-1].lost else WATCHED
+        return CUT if recent.results[-1].lost else WATCHED
 
     def forget(self, row: int) -> None:
         """Forget a 5-tuple."""
         self._recent.pop(row, None)
-
-    @staticmethod
-    def _run(recent: list[Result]) -> Run:
-        lost = recent[-1].lost
-        start = len(recent) - 1
-        while start > 0 and recent[start - 1].lost == lost:
-            start -= 1
-        first_ns, last_ns = recent[start].sent_ns, recent[-1].sent_ns
-        return Run(lost, len(recent) - start, first_ns, last_ns, start == 0)
 
 
 class ConnectivityDetector(ProbeDetector):
@@ -169,11 +180,23 @@ class ConnectivityDetector(ProbeDetector):
         """Observe the results of 5-tuples that lost a probe, now or lately, one by one."""
         decisions: list[Decision] = []
         watched = self.recent.flows["watched"]
-        for place in self._places(results):
-            row, before_ns = int(results.rows[place]), int(results.before_ns[place])
-            result = Result(
-                int(results.active_ns[place]), int(results.sent_ns[place]), not results.ok[place]
-            )
+        rows, ok = results.rows.tolist(), results.ok.tolist()
+        lost = {row for row, answered in zip(rows, ok, strict=True) if not answered}
+        # A 5-tuple that is cut off is watched until it answers.
+        watched_before = watched[results.rows].tolist()
+        each = zip(
+            rows,
+            watched_before,
+            ok,
+            results.active_ns.tolist(),
+            results.sent_ns.tolist(),
+            results.before_ns.tolist(),
+            strict=True,
+        )
+        for row, state, answered, active_ns, sent_ns, before_ns in each:
+            if state == HEALTHY and row not in lost:
+                continue
+            result = Result(active_ns, sent_ns, not answered)
             run = self.runs.observe(row, result, None if before_ns == NEVER_NS else before_ns)
             watched[row] = self.runs.watch_state(row)
             if decide:
@@ -191,14 +214,6 @@ class ConnectivityDetector(ProbeDetector):
     def forget_row(self, row: int) -> None:
         """Forget a 5-tuple's results."""
         self.runs.forget(row)
-
-    def _places(self, results: ResultBatch) -> list[int]:
-        # A 5-tuple that is cut off is watched until it answers.
-        wanted = self.recent.flows["watched"][results.rows] != HEALTHY
-        if not results.ok.all():
-            wanted |= np.isin(results.rows, results.rows[~results.ok])
-        places: list[int] = np.flatnonzero(wanted).tolist()
-        return places
 
     def _decide(self, row: int, run: Run) -> list[Decision]:
         key = self.recent.flows.key(row)

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.units import SECOND_NS
-from streams.detectors.connectivity import RUN_NS, Result, Runs
+from streams.detectors.connectivity import RUN_NS, Result, Run, Runs
 
 ROW = 3
 # By this the agent's clock is behind, where nothing else is said.
@@ -117,3 +119,19 @@ def test_dropped_row_is_forgotten() -> None:
     feed(runs, [(1, True)])
     runs.forget(ROW)
     assert runs.latest(ROW) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1, max_size=40))
+def test_a_run_is_what_looking_back_finds(results: list[tuple[int, bool]]) -> None:
+    """The slow twin looks through all results of the last seconds, back to the first other one."""
+    runs, kept, now_s = Runs(3), list[Result](), 0
+    for place, (pause_s, lost) in enumerate(results):
+        now_s += pause_s
+        kept.append(Result(now_s * SECOND_NS, place, lost))
+        kept = [one for one in kept if one.active_ns >= now_s * SECOND_NS - RUN_NS]
+        alike = next((n for n, one in enumerate(reversed(kept)) if one.lost != lost), len(kept))
+        run = Run(lost, alike, kept[-alike].sent_ns, place, alike == len(kept))
+        assert runs.observe(ROW, kept[-1], None) == run
+        if not lost and (alike >= 3 or run.alone):
+            kept = []
+        assert (ROW in runs) == bool(kept)
