@@ -44,6 +44,8 @@ class BadFlow:
         Whether it was traced since it is cut off.
     passed_before
         Components of its path with an older fault that had let it pass.
+    doubted
+        Components of its path that let others pass, and with which probability it was lost there.
     cut
         No probe is answered.
     lossy
@@ -65,6 +67,7 @@ class BadFlow:
     replyless: bool = False
     traced: bool = False
     passed_before: frozenset[str] = frozenset()
+    doubted: tuple[tuple[str, float], ...] = ()
     # Computed once, since they are read many times for each of a hundred thousand.
     cut: bool = field(init=False)
     lossy: bool = field(init=False)

@@ -15,6 +15,7 @@ import numpy as np
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.findings import Span
 from localizer.facts.inputs import Sources
+from localizer.inference.address_blind import find_doubts
 from localizer.inference.causes import Cause, Columns, Reason
 from localizer.inference.detection_lag import shown_by_now
 from localizer.inference.good_flows import GoodFlows
@@ -23,6 +24,7 @@ from localizer.inference.observations import ResolvedFaults, flow_rows
 from localizer.inference.search import Problem
 from localizer.inference.selective import selective_evidence
 from localizer.inference.starvation import StarvedAgent, starved_agents
+from localizer.network.directions import Directions
 from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays
 from schemas.columns.arrays import Int64s
@@ -46,6 +48,8 @@ class Evidence:
         late: they may be good, or about to be missed.
     known
         Components of open faults.
+    contested
+        Cables that let others pass than those that are cut off, see `address_blind`.
     echoing
         Bad 5-tuples that cross no known component but whose replies may.
     replies
@@ -62,6 +66,7 @@ class Evidence:
     well: Callable[[str], int]
     hidden: Callable[[str], int]
     known: frozenset[str]
+    contested: frozenset[str]
     echoing: frozenset[FlowId]
     replies: ReplyWays
     hosts: Mapping[str, str]
@@ -115,8 +120,7 @@ MAX_SUSPECTS: Final = 64
 
 def gather(
     sources: Sources,
-    index: FlowIndex,
-    replies: ReplyWays,
+    places: Directions,
     family: AnomalyFamily,
     bad: list[BadFlow],
     *,
@@ -134,6 +138,8 @@ def gather(
 
     Parameters
     ----------
+    places
+        The directed cables of all 5-tuples, with their index and the ways of replies.
     bad
         As `BadFlows.unexplained` returns them.
     explained
@@ -151,6 +157,7 @@ def gather(
     hops
         What the family's last decision made of traces.
     """
+    index, replies = places.index, places.replies
     known = frozenset(known_ns)
     bad = [*_possibly_replyless(bad, known, replies)]
     good = GoodFlows.of(index, *_excluded(sources, index, family, bad, now_ns))
@@ -194,6 +201,7 @@ def gather(
         now_ns=now_ns,
         alike=good.alike(suspects[:: 1 + len(suspects) // MAX_SUSPECTS]),
     )
+    contested = frozenset[str]()
     if family is AnomalyFamily.LOSS:
         through = _through_switches(sources, bad, priors)
         selective = selective_evidence(
@@ -207,6 +215,7 @@ def gather(
         )
         for switch, ratio in selective.items():
             hints[switch] = hints.get(switch, 0.0) + ratio
+        bad, contested = find_doubts(bad, good, shown, places, sources.paths.components)
     unlisted = good.columns(column, len(causes), shown)
     counts = sum((rows.counts for rows in unlisted), np.zeros(len(causes))).astype(np.int64)
     problem = Problem(
@@ -249,6 +258,7 @@ def gather(
         well=good.at_agent,
         hidden=good.hidden_at,
         known=known,
+        contested=contested,
         replies=replies,
         echoing=echoing,
         hosts=hosts,

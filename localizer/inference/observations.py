@@ -7,7 +7,7 @@ share the possible ways of their replies, so these are computed once per group.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -29,12 +29,31 @@ LATE_CHANCE: Final = 0.1
 
 
 def certain_components(flow: BadFlow) -> tuple[str, ...]:
-    """Return what a 5-tuple crosses, without components that had let it pass before."""
-    return (
-        tuple([c for c in flow.components if c not in flow.passed_before])
-        if flow.passed_before
-        else flow.components
-    )
+    """Return what a 5-tuple crosses, without what had let it pass before or is doubted."""
+    if not (flow.passed_before or flow.doubted):
+        return flow.components
+    left_out = flow.passed_before.union(dict(flow.doubted))
+    return tuple([c for c in flow.components if c not in left_out])
+
+
+def possible_components(flow: BadFlow, shares: Mapping[str, float]) -> dict[str, float]:
+    """Return what a 5-tuple or its reply crosses with some probability only.
+
+    Parameters
+    ----------
+    shares
+        Of what replies between its ends cross. Its reply may be lost where its probes are not, but
+        not so often where its traces break off, too: a switch behind has answered by a way of its
+        own.
+    """
+    ways = 2 if flow.traced else 1
+    doubted = {c: max(chance, shares.get(c, 0.0) ** ways) for c, chance in flow.doubted}
+    return {**shares, **doubted, **dict.fromkeys(flow.passed_before, LATE_CHANCE)}
+
+
+def is_apart(flow: BadFlow) -> bool:
+    """Return whether a 5-tuple crosses other components for certain than its path says."""
+    return bool(flow.passed_before or flow.doubted)
 
 
 def possible_groups(
@@ -56,9 +75,7 @@ def possible_groups(
     """
     index = good.index
     by_key = [index.by_key.get(flow.key, -1) for flow in bad]
-    alone = np.array(
-        [p < 0 or bool(f.passed_before) for p, f in zip(by_key, bad, strict=True)], np.bool_
-    )
+    alone = np.array([p < 0 or is_apart(f) for p, f in zip(by_key, bad, strict=True)], np.bool_)
     rows = np.flatnonzero(~alone)
     crossed = _numbers(bad, places, index)[rows]
     first, alike = _alike(replies, index.ends[np.array(by_key, np.int64)[rows]], crossed)
@@ -73,14 +90,14 @@ def possible_groups(
         certain, shares = certain_components(flow), replies.shares(*flow.key[:2])
         # The shares of a pair of leaves are one object: its id identifies them.
         what: tuple[int | str, ...] = (
-            ~row if flow.passed_before else id(shares),
+            ~row if is_apart(flow) else id(shares),
             *filter(shares.__contains__, certain),
         )
         if what in known:
             group[row] = known[what]
             continue
         ways = column.possible_columns(
-            {**shares, **dict.fromkeys(flow.passed_before, LATE_CHANCE)},
+            possible_components(flow, shares),
             column.certain_columns(certain, flow.prober, flow.responder),
         )
         group[row] = known[what] = len(first) + len(parts)
@@ -232,7 +249,7 @@ def flow_rows(
     good = unlisted[0]
     width = len(good.counts)
     places = good.index.rows_of([(f.key, f.components) for f in bad])
-    places[[row for row, f in enumerate(bad) if f.passed_before]] = -1
+    places[[row for row, f in enumerate(bad) if is_apart(f)]] = -1
     group, chances = possible_groups(replies, bad, places, column, good)
     return Table(
         width,

@@ -98,6 +98,15 @@ class Directions:
         """Return whether a place is one direction of a cable."""
         return place in self._ends
 
+    def is_alone(self, place: str) -> bool:
+        """Return whether a directed cable is the only one between its switches.
+
+        No trace tells parallel cables apart: all that crosses any of them seems to cross one.
+        """
+        _, tail, head = self._ends[place]
+        links_at = self._topology.links_at
+        return len(set(links_at(tail)).intersection(links_at(head))) == 1
+
     def place_count(self) -> int:
         """Return how many places there are: components, and two for each cable between switches."""
         names = self.index.components

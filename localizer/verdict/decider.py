@@ -203,8 +203,7 @@ class Decider:
         owned = self._owned(family)
         evidence = gather(
             self._sources,
-            self._index.refresh(),
-            self._index.replies(),
+            self._index.places(),
             family,
             bad,
             now_ns=now_ns,

@@ -10,6 +10,8 @@ Each reason to wait avoids a false alarm:
   are well would clear it. The agents are heard soon, or missed.
 * Few 5-tuples: partial loss causes three consecutive losses on one 5-tuple now and then; a black
   hole for a single 5-tuple lasts.
+* A cable reads no addresses, a switch does. Where others cross a cable in the same direction and
+  are well, it is not cut: the next counts tell whether it loses a share, or a switch some 5-tuples.
 * Queues are full for a while: a job's burst is no fault.
 * Replies that another fault delays make 5-tuples late that do not cross it.
 * A rise of less than a microsecond or two is no fault.
@@ -53,6 +55,8 @@ STALL_SHARE = 0.9
 LEAST_PEERS = 2
 # No fault is opened with more doubt than this.
 MAX_DOUBT = 0.05
+# Belief from which on a rival matters.
+RIVAL = 0.05
 # Jobs exchange data in bursts of up to a minute, which fill queues.
 BURST_NS = 60 * SECOND_NS
 # From the begin of the first window that a burst delays until the value of the last is repeated: a
@@ -141,7 +145,7 @@ class Judge:
             hidden = case.evidence.hidden(case.cause.name)
             if hidden > count + case.good and age_ns < config.stall_ns:
                 enough = False
-            due = decided or age_ns >= config.settle_ns
+            due = decided or age_ns >= (config.few_ns if _is_contested(case) else config.settle_ns)
         else:
             # Lossy 5-tuples of one pair were flagged together and count once. Those without recent
             # losses only wait to be cleared.
@@ -394,6 +398,12 @@ def _probes_itself(case: Case, agent: str) -> bool:
 
 def _loses(flow: BadFlow) -> bool:
     return any(s.lost > 0 for s in flow.symptoms)
+
+
+def _is_contested(case: Case) -> bool:
+    """Return whether it may be a cable that lets others pass than those that are cut off."""
+    contested = case.evidence.contested
+    return any(cause.name in contested and share >= RIVAL for cause, share in case.shares)
 
 
 def _best_two(case: Case) -> float:

@@ -9,7 +9,12 @@ from localizer.facts.bad_flows import BadFlow
 from localizer.inference.causes import Cause, Columns, Reason
 from localizer.inference.detection_lag import Shown
 from localizer.inference.good_flows import GoodFlows
-from localizer.inference.observations import LATE_CHANCE, certain_components, possible_groups
+from localizer.inference.observations import (
+    LATE_CHANCE,
+    certain_components,
+    is_apart,
+    possible_groups,
+)
 from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays
 from schemas.enums import AnomalyKind, ComponentKind
@@ -29,7 +34,14 @@ def way(src: int, dst: int, spine: int) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def bad(key: tuple[str, str, int], crossed: tuple[str, ...], passed: frozenset[str]) -> BadFlow:
+def bad(
+    key: tuple[str, str, int],
+    crossed: tuple[str, ...],
+    passed: frozenset[str],
+    doubted: tuple[tuple[str, float], ...] = (),
+    *,
+    traced: bool = False,
+) -> BadFlow:
     """Return a 5-tuple that is cut off."""
     symptom = Symptom(
         kind=AnomalyKind.CONNECTIVITY, agent_id="a", onset_ns=START, onset_at=START, seen_ns=START,
@@ -38,14 +50,14 @@ def bad(key: tuple[str, str, int], crossed: tuple[str, ...], passed: frozenset[s
     )  # fmt: skip
     return BadFlow(
         key=key, symptoms=(symptom,), components=crossed, prober="a", responder="b", open=True,
-        passed_before=passed,
+        passed_before=passed, doubted=doubted, traced=traced,
     )  # fmt: skip
 
 
 FLOWS = st.lists(
     st.tuples(
         st.integers(0, LEAVES - 1), st.integers(0, LEAVES - 1), st.integers(0, SPINES - 1),
-        st.sampled_from(["good", "bad", "unknown", "passed"]),
+        st.sampled_from(["good", "bad", "unknown", "passed", "doubted", "traced"]),
     ).filter(lambda drawn: drawn[0] != drawn[1]),
     min_size=1, max_size=14,
 )  # fmt: skip
@@ -70,7 +82,8 @@ def test_groups_say_what_each_would_alone(
             index.set_flow(key, crossed, "a", "b")
         if what != "good":
             passed = frozenset({f"s{spine}"}) if what == "passed" else frozenset[str]()
-            cut.append(bad(key, crossed, passed))
+            doubted = ((crossed[3], 0.25),) if what in {"doubted", "traced"} else ()
+            cut.append(bad(key, crossed, passed, doubted, traced=what == "traced"))
     names = sorted({c for flow in cut for c in flow.components})
     causes = [Cause.of(Reason.COMPONENT, c) for n, c in enumerate(names) if n not in candidates]
     causes.append(Cause.of(Reason.PROBER, "a"))
@@ -78,10 +91,14 @@ def test_groups_say_what_each_would_alone(
     good = GoodFlows.of(index, [flow.key for flow in cut], [])
     (rows,) = good.columns(column, len(causes), Shown(1.0))
     places = index.rows_of([(flow.key, flow.components) for flow in cut])
-    places[[row for row, flow in enumerate(cut) if flow.passed_before]] = -1
+    places[[row for row, flow in enumerate(cut) if is_apart(flow)]] = -1
     group, possible = possible_groups(replies, cut, places, column, rows)
     for flow, number in zip(cut, group.tolist(), strict=True):
         shares = {**replies.shares(*flow.key[:2]), **dict.fromkeys(flow.passed_before, LATE_CHANCE)}
+        for cable, chance in flow.doubted:
+            # Its reply may be lost there; hardly where traces break off before it as well.
+            back = shares.get(cable, 0.0)
+            shares[cable] = max(chance, back * back if flow.traced else back)
         crossed_now = column.certain_columns(certain_components(flow), "a", "b")
         part = slice(*possible.starts[number : number + 2].tolist())
         found = dict(
