@@ -60,12 +60,17 @@ class Connections:
             first, by number.
         """
         first: dict[int, Op] = {}
+        # By group, peer and direction: transfers cross both ways at once, also while an older one
+        # waits for the peer.
+        crossing: dict[tuple[int, int, Does], Op] = {}
         moved: dict[int, int] = {}
         for op in launched.values():
             number = op.group.number
             moved[number] = moved.get(number, 0) + round(op.step.n_bytes * _through(op, at_us))
             if op.ended is None or op.ended > at_us:
                 first.setdefault(number, op)
+                if op.peer is not None and _crosses(op, at_us):
+                    crossing.setdefault((number, op.peer, op.step.does), op)
         rdma = self._engine.shape.transport == RDMA
         found = []
         for group, peer in self._peers[rank]:
@@ -75,8 +80,10 @@ class Connections:
                 if group.number == 0:
                     found.append(self._socket(rank, peer, group, {}, BOOTSTRAP_BYTES))
                 continue
-            mine = first.get(group.number)
-            counted = self._counted(rank, peer, mine, _other(mine, peer), at_us)
+            way = group.number, peer
+            received = crossing.get((*way, Does.RECEIVE), first.get(group.number))
+            mine = crossing.get((*way, Does.SEND), received)
+            counted = self._counted(rank, peer, mine, _other(received, peer), at_us)
             done = self.done.get((rank, group.number), 0) + moved.get(group.number, 0)
             found.append(self._socket(rank, peer, group, counted, done))
         return tuple(found)
