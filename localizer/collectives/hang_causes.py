@@ -93,6 +93,12 @@ def cause_of(
     return look.with_doubts(found)
 
 
+def _went_on(state: RankState) -> bool:
+    """Return whether a rank's GPU began or finished something within the last two readings."""
+    progress, recorded = state.operations.latest_progress(), state.batch.recorded_at
+    return bool(progress) and recorded is not None and recorded - (progress or 0) < READ_TWICE_US
+
+
 class _Look:
     """One finding, held against what else is known of the job."""
 
@@ -300,17 +306,21 @@ class _Look:
         return paused
 
     def is_early(self, cause: Cause) -> bool:
-        """Return whether somebody who takes part may soon turn out to be gone.
+        """Return whether somebody who takes part may soon turn out to be gone, or to go on.
 
-        Nothing has been heard of it for longer than between two readings, and nothing else tells
-        why what all launched does not end.
+        Nothing has been heard of it for longer than between two readings, or its GPU went on since:
+        a job that is slow waits for longer than it ever did. And nothing else tells why what all
+        launched does not end.
         """
         if cause.hang_class not in {HangClass.UNDECIDED, HangClass.GPU_STOPPED}:
             return False
-        states = [s for r, s in self._states.items() if not cause.ranks or r in cause.ranks]
+        states = [s for r, s in self._launched.items() if not cause.ranks or r in cause.ranks]
         return any(
-            self._now_ns - state.arrived_ns > READ_TWICE_US * US_NS
-            and not (state.halted or state.is_silent(self._now_ns))
+            (
+                self._now_ns - state.arrived_ns > READ_TWICE_US * US_NS
+                and not (state.halted or state.is_silent(self._now_ns))
+            )
+            or _went_on(state)
             for state in states
         )
 

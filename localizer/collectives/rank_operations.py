@@ -435,6 +435,16 @@ class RankOperations:
         """Return when it launched the last operation (µs by its clock); 0: not known."""
         return int(self._rows.column("launched_at").max(initial=0))
 
+    def latest_progress(self) -> int | None:
+        """Return when its GPU last began or finished an operation (µs by its clock).
+
+        None: the recorder does not tell when one begins.
+        """
+        if not self._counts[TIMED]:
+            return None
+        columns = (self._rows.column(name) for name in ("started_at", "completed_at"))
+        return max(int(column.max(initial=0)) for column in columns)
+
     def since(self, after: int | None, first: int) -> OperationColumns | None:
         """Return the operations that are of interest; None: all are.
 

@@ -40,6 +40,15 @@ def scenario(shape: JobShape, *troubles: RankTrouble, seconds: int = 34) -> JobS
     )  # fmt: skip
 
 
+def test_a_job_that_goes_on_slowly_does_not_hang() -> None:
+    """Its ranks wait longer than they ever did, and their GPUs go on all the while."""
+    shape = replace(SHAPE, library=NCCL, dp=8, ep=4, microbatches=8)
+    trouble = RankTrouble(
+        trouble=Trouble.SLOW_SENDER, rank=19, begin_us=30 * US_PER_S, factor=140.0
+    )
+    assert run(scenario(shape, trouble, seconds=62)).hangs == []
+
+
 @pytest.mark.parametrize("transport", [TCP, RDMA])
 @pytest.mark.parametrize("kind", list(CLASSES), ids=lambda kind: kind.name.lower())
 def test_a_fault_of_a_rank_is_one_hang_of_its_class(kind: Trouble, transport: str) -> None:

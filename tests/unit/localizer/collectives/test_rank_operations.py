@@ -198,6 +198,9 @@ def test_columns_say_what_the_twin_says(
             assert oldest == (first.communicator, first.timeout_ms, first.launched_at, cold)
         elif not state._counts[TIMED]:
             assert not waiting
+        times = (t for o in twin.known.values() for t in (o.started_at, o.completed_at))
+        latest = max((t for t in times if t is not None), default=0)
+        assert state.latest_progress() == (latest if state._counts[TIMED] else None)
     assert state.take_cold() == twin.cold
     assert not state.take_cold()
 
