@@ -5,9 +5,11 @@ import json
 import sys
 from dataclasses import asdict
 
+import polars as pl
+
 from arena.skeletons.baselines import BASELINES
 from arena.skeletons.bench import bench
-from arena.skeletons.calibration import calibrate
+from arena.skeletons.calibration import TABLE, calibrate, measured, table_of
 from arena.skeletons.reliability import summary_of
 from arena.skeletons.report import measure, summary, table
 from arena.skeletons.sealed import DEV_SEED, measure_dev
@@ -24,12 +26,17 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--each", action="store_true", help="print every job that is not right")
     parser.add_argument(
-        "--calibrate", action="store_true", help="fit the weights of the confidence, and print them"
-    )
+        "--calibrate", action="store_true",
+        help="fit the weights of the confidence to the kept signs of captures, and print them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--anew", action="store_true",
+        help="with --calibrate: infer these captures first, and keep their signs",
+    )  # fmt: skip
     parser.add_argument("--skip", type=int, default=0, help="captures of the suite to leave out")
     parser.add_argument(
         "--sealed-seeds", type=int, default=0,
-        help="so many seeds of the other generator: with --calibrate to fit to as well, else alone",
+        help="so many seeds of the other generator instead of a suite",
     )  # fmt: skip
     parser.add_argument("--sealed-first", type=int, default=DEV_SEED, help="the first of them")
     parser.add_argument("--bench", action="store_true", help="time 2,048 RNICs x 300 s x 10 Hz")
@@ -37,10 +44,15 @@ def main() -> int:
     if options.bench:
         print(json.dumps(bench(), indent=1))
         return 0
+    if options.calibrate:
+        if options.anew:
+            table_of(list(measured())).write_parquet(TABLE)
+        print(json.dumps(asdict(calibrate(pl.read_parquet(TABLE))), indent=1))
+        return 0
     methods = options.methods.split(",")
     try:
-        others = measure_dev(options.sealed_seeds, first=options.sealed_first)
-        if others and not options.calibrate:
+        if options.sealed_seeds:
+            others = measure_dev(options.sealed_seeds, first=options.sealed_first)
             print(json.dumps(summary_of(others), default=asdict, indent=1))
             return 0
         chosen = [case(s) for s in options.seed] if options.seed else cases(
@@ -60,9 +72,6 @@ def main() -> int:
                 _tell(one.name, one.axes, score.figures, score.confidence)
         elif sys.stderr.isatty():
             print(f"\r{number + 1}/{len(chosen)}", end="", file=sys.stderr)
-    if options.calibrate:
-        print(json.dumps(asdict(calibrate(outcomes, others)), indent=1))
-        return 0
     found = summary(outcomes)
     print(json.dumps(found, indent=1) if options.json else table(found))
     return 0

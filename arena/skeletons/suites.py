@@ -1,7 +1,8 @@
 """Random captures by seed; `dev` for developing, `test` for measuring.
 
 A seed stands for one capture, whatever the suite. Seeds of the test suite are never
-looked at while developing.
+looked at while developing. Captures of `small` are of jobs as small as those of the labs, which
+the others lack: the confidence is fitted to them, too.
 """
 
 from dataclasses import dataclass, replace
@@ -12,13 +13,14 @@ import numpy as np
 from arena.workload.capture import CaptureSpec
 from arena.workload.spec import SPREAD_TICK, Dirt, JobSpec
 
-FIRST_SEED: Final = {"dev": 0, "test": 1_000_000}
-MAX_SEEDS: Final = {"dev": 1000, "test": 1_000_000}
+FIRST_SEED: Final = {"dev": 0, "small": 10_000, "test": 1_000_000}
+MAX_SEEDS: Final = {"dev": 1000, "small": 1000, "test": 1_000_000}
 FAMILIES: Final = (
     "dense", "dense", "dense", "narrow", "experts", "context", "sharded", "few-nics",
     "rails", "several", "shared", "idle",
 )  # fmt: skip
 HOSTS: Final = (4, 4, 8, 8, 8, 16, 16, 32)
+SMALL_HOSTS: Final = (2, 3, 4, 4, 4, 6, 6, 8)
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,15 @@ def case(seed: int) -> Case:
     def one(*options: Any) -> Any:
         return options[int(rng.integers(len(options)))]
 
-    family = FAMILIES[seed % len(FAMILIES)]
-    hz = one(10.0, 10.0, 10.0, 1.0)
+    small = 0 <= seed - FIRST_SEED["small"] < MAX_SEEDS["small"]
+    family = "small" if small else FAMILIES[seed % len(FAMILIES)]
+    hz = 10.0 if small else one(10.0, 10.0, 10.0, 1.0)
     dirt, dirt_name = _dirt(one)
-    seconds = one(120.0, 200.0, 300.0) if hz > 1 else 300.0
+    if small:
+        # A running job's first window is half a minute long.
+        seconds = one(30.0, 60.0, 120.0, 300.0)
+    else:
+        seconds = one(120.0, 200.0, 300.0) if hz > 1 else 300.0
     jobs, options = _jobs(family, rng, one, hz)
     spec = CaptureSpec(
         jobs=tuple(jobs),
@@ -106,6 +113,8 @@ def _jobs(
 ) -> tuple[list[JobSpec], dict[str, Any]]:
     if family == "idle":
         return [], {"tasks_known": False}
+    if family == "small":
+        return [_small_job(one)], {"tasks_known": True}
     if family not in {"several", "shared"}:
         known = one(True, True, True, False)
         return [_job(family, "job0", one, hz)], {"tasks_known": known}
@@ -175,3 +184,32 @@ def _job(family: str, name: str, one: Any, hz: float, hosts: int | None = None) 
     else:
         own = {"dp": n // pp, "nics_per_host": 4 if family == "few-nics" else 8}
     return JobSpec(**{**common, **own, "pp": pp})
+
+
+def _small_job(one: Any) -> JobSpec:
+    """Return a job on 2 to 8 hosts, each a tensor group of 2 to 8 RNICs.
+
+    It has any number of stages that divides the hosts.
+    """
+    n, nics = one(*SMALL_HOSTS), one(2, 4, 4, 8)
+    pp = one(*(p for p in range(1, n + 1) if n % p == 0))
+    schedule = one("1f1b", "1f1b", "interleaved", "zero-bubble")
+    return JobSpec(
+        name="job0",
+        dp=n // pp,
+        pp=pp,
+        tp=nics,
+        gpus_per_host=nics,
+        nics_per_host=nics,
+        schedule=schedule,
+        microbatches=pp * one(1, 2, 4) if pp > 1 else one(2, 4, 8),
+        order=one("tp-cp-dp-pp", "tp-cp-pp-dp"),
+        collective=one("ring", "ring", "tree"),
+        sharding=one("none", "none", "zero1"),
+        pxn=one(True, False),
+        period_s=one(1.0, 2.0, 2.0, 4.0),
+        jitter=one(0.0, 0.01, 0.03, 0.06),
+        wander=one(0.0, 0.002, 0.01),
+        pipeline_bytes=one(20_000_000, 60_000_000, 150_000_000),
+        gradient_bytes=one(700_000_000, 2_000_000_000, 6_000_000_000),
+    )

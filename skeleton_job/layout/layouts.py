@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy.special import gammaln
 
-from schemas.columns.arrays import Floats
+from schemas.columns.arrays import Bools, Floats
 from skeleton_job.layout.description import Evidence, description, unexplained_from_each
 from skeleton_job.layout.flows import flows_differ, one_sign, pipelines_of
 from skeleton_job.layout.host_sums import classes_in_hosts, sums_cross_hosts
@@ -45,6 +45,8 @@ class Choice:
     count : number of classes
     regular : consecutive blocks that share a class, along the platform's order; None: a free layout
     margin : nats by which the best layout with another number of classes is worse
+    flow_margin : the same by the net flows alone, which collectives do not affect; below 0: another
+        number of classes describes them better
     uneven : whether blocks differ in what they send and receive at once, as in a tree
     length : description length, nats
     units : classes that were joined to one, since they exchange nothing with each other
@@ -55,6 +57,7 @@ class Choice:
     count: int
     regular: int | None
     margin: float
+    flow_margin: float = 0.0
     uneven: bool = False
     length: float = 0.0
     units: int = 1
@@ -123,16 +126,37 @@ def choose(evidence: Evidence) -> Choice:
     found = [choice for choice in found if not _lasting(evidence, choice)] or found
     shortest = {c.count: c for c in sorted(found, key=lambda c: -c.length)}
     joined = [_pipelines(evidence, choice) for choice in shortest.values()]
-    best = min(joined, key=lambda c: c.length)
+    lengths = np.array([c.length for c in joined])
+    by_flows = lengths + [_more_by_flows(evidence, net, c) for c in shortest.values()]
+    best = joined[int(np.argmin(lengths))]
+    same = np.array([c.count == best.count for c in joined])
     if best.regular is None:
         best = _as_regular(best, shapes)
-    others = [c.length for c in joined if c.count != best.count]
-    margin = min(others) - best.length if others else np.inf
     return replace(
         best,
-        margin=float(margin),
+        margin=_margin(lengths, same),
+        flow_margin=_margin(by_flows, same),
         searched=settled or n <= MAX_FREE,
     )
+
+
+def _more_by_flows(evidence: Evidence, net: Evidence, choice: Choice) -> float:
+    """Return nats by which net flows alone make the description of a layout longer."""
+    whole, flows = (
+        description(view, choice.labels, uneven=choice.uneven) for view in (evidence, net)
+    )
+    return flows - whole
+
+
+def _margin(lengths: Floats, same: Bools) -> float:
+    """Return nats by which the best of the other layouts is worse; infinite without any.
+
+    Parameters
+    ----------
+    lengths : (n_layouts,)
+    same : (n_layouts,) bool, those with the number of classes of the chosen one
+    """
+    return float(lengths[~same].min(initial=np.inf) - lengths[same].min())
 
 
 def _as_regular(choice: Choice, shapes: list[tuple[int, int]]) -> Choice:

@@ -39,7 +39,7 @@ def upper_level(profiles: Floats, known: Bools) -> Bools | None:
     n = known.size
     if n <= ENDS or not known.all():
         return None
-    moved = _moved(profiles)
+    moved = moved_bytes(profiles)
     order = np.argsort(moved, kind="stable")
     gaps = np.diff(moved[order])
     widest = int(np.argmax(gaps))
@@ -51,7 +51,7 @@ def upper_level(profiles: Floats, known: Bools) -> Bools | None:
     return upper
 
 
-def _moved(profiles: Floats) -> Floats:
+def moved_bytes(profiles: Floats) -> Floats:
     """Return the bytes per second of each block, the lesser of both ways: storage adds to one."""
     points = profiles.shape[1] // 2
     out: Floats = np.minimum(profiles[:, :points].mean(axis=1), profiles[:, points:].mean(axis=1))
@@ -71,7 +71,7 @@ def half_at_ends(profiles: Floats, known: Bools) -> bool:
     """
     if known.size <= ENDS + 1 or not known.all():
         return False
-    moved = np.sort(_moved(profiles))
+    moved = np.sort(moved_bytes(profiles))
     ends, between = 2 * moved[:ENDS], moved[ENDS:]
     usual = float(np.median(between))
     both = np.concatenate([ends, between])

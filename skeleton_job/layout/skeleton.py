@@ -255,23 +255,22 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     flow = one_way(blocks, blocks.hosts)
     cells = find_cells(blocks)
     profiles_of, known, halves = of_cells(blocks, cells)
+    evidence = Evidence(
+        profiles=profiles_of,
+        known=known,
+        hosts=blocks.hosts[np.unique(cells, return_index=True)[1]],
+        # Replicas may share a host: no rule keeps them apart.
+        replicas=blocks.replicas or known.size < cells.size,
+        halves=halves,
+        floor=blocks.floor,
+        one_way=flow,
+        max_shift=MAX_CLOCK_NS / matrix.bin_ns * blocks.tx.shape[1] / rhythm.period_bins,
+    )
     try:
-        choice = choose(
-            Evidence(
-                profiles=profiles_of,
-                known=known,
-                hosts=blocks.hosts[np.unique(cells, return_index=True)[1]],
-                # Replicas may share a host: no rule keeps them apart.
-                replicas=blocks.replicas or known.size < cells.size,
-                halves=halves,
-                floor=blocks.floor,
-                one_way=flow,
-                max_shift=MAX_CLOCK_NS / matrix.bin_ns * blocks.tx.shape[1] / rhythm.period_bins,
-            )
-        )
+        cell_choice = choose(evidence)
     except ValueError as error:
         raise InconsistentError(str(error)) from error
-    choice = replace(choice, labels=choice.labels[cells])
+    choice = replace(cell_choice, labels=cell_choice.labels[cells])
     order = _order(blocks, choice, places=known.size)
     stages = [np.flatnonzero(choice.labels == c) for c in order.order]
     # Blocks without counters get a place only if a single one is left for them.
@@ -288,20 +287,18 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     inside = _rails(inner.groups, blocks)
     # Without support for the platform's order, only neighbours along it are paired.
     distances = RING_DISTANCES if by_index else (1,)
-    joined = joints.seen or by_index
     parts = parts_of(
         rhythm,
         blocks.width_margin,
         blocks.width_certainty,
         choice,
-        order,
         seen_share=float(part.known.mean()),
         doubtful=part.doubtful,
         one_way=flow,
         placed=placed,
     )
     weakest = min(parts, key=lambda p: p.value)
-    signs = signs_of(choice, order, one_way=flow, doubtful=part.doubtful, joined=joined)
+    signs = signs_of(cell_choice, order, inner, evidence, blocks)
     usual = calibrated(signs)
     confidence = min(weakest.value, usual)
     replicas = choice.labels.size // choice.count // cp

@@ -1,6 +1,7 @@
 """Suites, scores and baselines of skeletons, and the floor that the inference keeps."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,14 @@ from hypothesis import strategies as st
 
 from arena.skeletons import __main__ as entry
 from arena.skeletons.baselines import BASELINES, published, rail_mesh
-from arena.skeletons.calibration import calibrate
+from arena.skeletons.calibration import calibrate, table_of
 from arena.skeletons.reliability import reliability
-from arena.skeletons.report import Outcome, measure, summary, table
+from arena.skeletons.report import measure, summary, table
 from arena.skeletons.scoring import JobScore, coverage, list_of, mean, score_capture, score_job
 from arena.skeletons.suites import FIRST_SEED, MAX_SEEDS, Case, case, cases
 from arena.workload.capture import Capture, CaptureSpec, capture
 from arena.workload.spec import Dirt, JobSpec
-from skeleton_job.layout.confidence import WEIGHTS, calibrated
+from skeleton_job.layout.confidence import BIAS, WEIGHTS, calibrated
 from skeleton_job.offline.meta import Meta, parse_meta
 from skeleton_job.offline.table import infer_table
 
@@ -83,8 +84,11 @@ def test_means_have_intervals_and_say_when_there_is_nothing() -> None:
 
 
 def test_suites_share_no_seed_and_refuse_wrong_numbers() -> None:
-    """Seeds of the test suite begin where those of dev can never come."""
-    assert FIRST_SEED["dev"] + MAX_SEEDS["dev"] <= FIRST_SEED["test"]
+    """Seeds of a suite end where those of the next begin."""
+    begins = sorted((first, first + MAX_SEEDS[suite]) for suite, first in FIRST_SEED.items())
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(begins))
+    assert case(FIRST_SEED["small"]).axes["family"] == "small"
+    assert case(FIRST_SEED["dev"]).axes["family"] != "small"
     assert case(5) == case(5)
     assert cases("test", 2)[1].seed == FIRST_SEED["test"] + 1
     for suite, count in (("x", 1), ("dev", 0), ("dev", 1001)):
@@ -200,15 +204,11 @@ def test_calibration_finds_the_weights_that_made_the_outcomes() -> None:
     signs = rng.normal(size=(4_000, 2))
     chance = 1 / (1 + np.exp(-(0.5 + 1.5 * signs[:, 0])))
     right = rng.random(4_000) < chance
-    outcomes = [
-        Outcome(
-            case(0),
-            {"ours": [JobScore({"dp+pp": float(ok)}, 0.0, {"a": float(a), "b": float(b)})]},
-            {}, {},
-        )
+    captures = [
+        [JobScore({"dp+pp": float(ok)}, 0.0, {"a": float(a), "b": float(b)})]
         for ok, (a, b) in zip(right, signs, strict=True)
-    ]  # fmt: skip
-    found = calibrate(outcomes)
+    ]
+    found = calibrate(table_of(captures))
     assert found.bias == pytest.approx(0.5, abs=0.15)
     assert found.weights == pytest.approx({"a": 1.5, "b": 0.0}, abs=0.15)
     assert found.left_out.brier < 0.85 * found.left_out.base
@@ -216,7 +216,7 @@ def test_calibration_finds_the_weights_that_made_the_outcomes() -> None:
         assert jobs > 100
         assert share == pytest.approx(said, abs=0.06)
     with pytest.raises(ValueError, match="no job was inferred"):
-        calibrate([])
+        table_of([])
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.6, 0.97]), st.booleans()), min_size=1))
@@ -228,6 +228,17 @@ def test_reliability_agrees_with_a_loop(jobs: list[tuple[float, bool]]) -> None:
     assert sum(count for _, count, _ in found.bins) == len(jobs)
     pairs = [0.5 * (a == b) + (a > b) for a, ok in jobs if ok for b, other in jobs if not other]
     assert found.auc == (pytest.approx(np.mean(pairs)) if pairs else None)
+
+
+def test_the_weights_in_use_are_those_that_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the digit and in the same order, from the signs that are kept."""
+    monkeypatch.setattr("sys.argv", ["x", "--calibrate"])
+    assert entry.main() == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["bias"] == BIAS
+    assert list(found["weights"].items()) == list(WEIGHTS.items())
 
 
 def test_the_weights_in_use_are_of_the_signs_there_are() -> None:

@@ -185,6 +185,22 @@ def test_a_choice_says_if_layouts_were_left_out(n: int, searched: bool) -> None:
     assert found.searched is searched
 
 
+@pytest.mark.parametrize("exchange", [True, False])
+def test_net_flows_tell_stages_from_other_classes(exchange: bool) -> None:
+    """Two clear classes of six blocks: stages send to each other, others differ in collectives."""
+    rng = np.random.default_rng(8)
+    stage = np.arange(12) // 6
+    one, other = rng.random((2, 2, 24)) * 10
+    tx, rx = (
+        (np.stack([one[0], one[1]]), np.stack([one[1], one[0]])) if exchange else (other, other)
+    )
+    profiles = np.hstack([tx, rx])[stage] + 0.001 * rng.standard_normal((12, 48))
+    found = choose(Evidence(profiles, np.ones(12, np.bool_), np.arange(12), 0.3, 0.5))
+    assert found.count == 2
+    assert found.margin > 10
+    assert (found.flow_margin > 10) is exchange
+
+
 def test_an_index_that_is_true_inside_hosts_only_settles_nothing() -> None:
     """Two blocks a host hold two stages of four; hosts of either half of the pipeline are mixed."""
     rng = np.random.default_rng(6)

@@ -93,10 +93,10 @@ def test_confidence_means_what_it_says() -> None:
     assert np.mean(sure_recall) >= 0.95
 
 
-def test_confidence_falls_with_the_length_of_the_window() -> None:
-    """Fewer iterations, less confidence; four say next to nothing."""
+def test_a_short_window_is_not_believed() -> None:
+    """Seven iterations show a clear layout as twenty do; four say next to nothing."""
     found = [measure(Layout(seconds=s)).found.confidence for s in (40, 15, 9)]
-    assert found[0] > 0.8 > found[1] > found[2]
+    assert min(found[:2]) > 0.8
     assert found[2] < 0.5
 
 
