@@ -20,6 +20,12 @@ exponentially distributed. Over the late 5-tuples together the lower quartile mu
 (ln(4/3) / ln 2), by two, four and six of them by 0.57, 0.69 and 0.74 (quantiles of Erlang's
 distribution). So the burst of a job makes no moment.
 
+Reach. What delays a switch's packets, or those of one direction of a cable, delays all that cross
+it, and a look at the last answers shows half of these or more. So fewer than `REACHED` of a
+component of the fabric are no moment of it, however unlikely: of two hundred 5-tuples a job's phase
+makes thirty late together, which thirty that were drawn one by one are not once in a month. At a
+host's components entries of a flow table may delay the packets to some targets only.
+
 Usual. A job's iteration fills the same queues every few seconds, and for most of a worker's look.
 What crosses a component is late together then, all the time. So the chance is not that of the
 others alone: it is at least the share that was late in the median of the last `USUAL_BINS` bins
@@ -59,6 +65,9 @@ BINS: Final = 40
 MOMENT_CHANCE: Final = 1e-3
 LOG_MOMENT: Final = log(MOMENT_CHANCE)
 LEVEL_SHARE: Final = 0.75
+# Least share of the 5-tuples of a switch or cable that is late in a moment of it: a look shows each
+# that is slow with it half of the time or more.
+REACHED: Final = 1 / 3
 # More components than this at once are one larger fault, or noise.
 MOST_AT_ONCE: Final = 8
 # Moments that are put together: the least likely ones.
@@ -161,7 +170,7 @@ def find_moments(
     known
         Components of open faults. Each direction of a cable is tested with it.
     any_shape
-        Whether a queue makes a moment, too.
+        Whether a queue makes a moment, too, and whether some of a component's 5-tuples do.
     usual
         Gives the share of a component's 5-tuples that is late as a rule, where that is known.
     returns
@@ -179,6 +188,7 @@ def find_moments(
     left = np.ones(len(flows), np.bool_)
     rest = RemainingFlows(places)
     numbers, shares = rest.counted(names), np.array([usual(name) for name in names])
+    reached = np.array([0.0 if any_shape else least_reached(name, places) for name in names])
     expecting: dict[str, list[int]] = {name: [] for name in known}
     for name, place in number.items():
         if (component := places.cable(name)) in expecting:
@@ -186,9 +196,11 @@ def find_moments(
     found: dict[str, float] = {}
     for expected in (*sorted(expecting), *(None,) * MOST_AT_ONCE):
         counts = np.bincount(crossed[left[owner]], minlength=len(names))
+        through = rest.counts(numbers)
         chances = counted_chances(
-            counts, rest.counts(numbers), shares, all_late=int(left.sum()), flows=len(rest)
+            counts, through, shares, all_late=int(left.sum()), flows=len(rest)
         )
+        chances[counts < reached * through] = 0.0
         tested = expecting[expected] if expected else [int(chances.argmin())]
         if not expected and chances[tested[0]] > LOG_MOMENT:
             break
@@ -206,6 +218,11 @@ def find_moments(
         for one in np.flatnonzero(left).tolist():
             left[one] = not returns(keys[one], gone)
     return found
+
+
+def least_reached(place: str, places: Directions) -> float:
+    """Return the least share of a place's 5-tuples that is late in a moment of it."""
+    return REACHED if places.replies.belongs_to_fabric(places.cable(place)) else 0.0
 
 
 def is_shift(rises_ns: Sequence[tuple[int, int]]) -> bool:

@@ -18,6 +18,7 @@ from localizer.inference.pooled_moments import (
     LOG_MOMENT,
     MOST_AT_ONCE,
     MOST_MOMENTS,
+    REACHED,
     USUAL_BINS,
     LateFlow,
     UsualShares,
@@ -29,9 +30,10 @@ from localizer.network.directions import Directions, direction
 from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays
 from localizer.network.topology import Topology
+from schemas.enums import ComponentKind
 from schemas.ids import FlowId
 from schemas.units import SECOND_NS
-from tests.unit.localizer.made import small_fabric
+from tests.unit.localizer.made import component, small_fabric
 
 CABLES, FLOWS = 20, 8
 STEP_NS = 2 * SECOND_NS
@@ -43,13 +45,21 @@ def crossed(cable: int) -> tuple[str, ...]:
     return (f"c{cable}", f"s{cable // 4}")
 
 
-def network() -> Directions:
-    """Return what all 5-tuples cross; no topology tells of two directions."""
-    index = FlowIndex()
+def network(cables: int = 0) -> Directions:
+    """Return what all 5-tuples cross; of so many cables it is known that they are the fabric's.
+
+    And of their switches. No trace tells of two directions.
+    """
+    index, fabric = FlowIndex(), Topology()
     for cable, keys in enumerate(KEYS):
         for key in keys:
             index.set_flow(key, crossed(cable), "a", "b")
-    return places(index, Topology())
+        if cable < cables:
+            name, switch = crossed(cable)
+            fabric.set_component(component(switch, ComponentKind.SWITCH))
+            fabric.set_component(component("leaf", ComponentKind.SWITCH))
+            fabric.set_component(component(name, ComponentKind.LINK, a="leaf", b=switch))
+    return places(index, fabric)
 
 
 def places(index: FlowIndex, fabric: Topology) -> Directions:
@@ -89,6 +99,11 @@ def plain_moments(
             flows=len(rest),
             usual=usual,
         )
+        for name in () if any_shape else list(chances):
+            if known_places.replies.belongs_to_fabric(known_places.cable(name)):
+                count = sum(name in flow.components for flow in left.values())
+                if count < REACHED * sum(name in crosses for crosses in rest.values()):
+                    chances[name] = 0.0
         tested = [name for name in chances if known_places.cable(name) == expected]
         if not expected:
             tested = [min(chances, key=lambda name: chances[name])] if chances else []
@@ -140,7 +155,7 @@ def test_arrays_find_what_one_by_one_is_found(seed: int, known: set[str], any_sh
     def returns(key: FlowId, place: str) -> bool:
         return (key, place) in returning
 
-    known_places = network()
+    known_places = network(10)
     wanted = plain_moments(
         late, known_places, known, any_shape=any_shape, usual=shares.__getitem__, returns=returns
     )
@@ -204,8 +219,8 @@ def test_chance_makes_no_alarm() -> None:
     moments: dict[str, dict[int, float]] = {}
     for number in range(BINS):
         found = find_moments(flows(rng.random((CABLES, FLOWS)) < 0.02), index)
-        for component, log_chance in found.items():
-            moments.setdefault(component, {})[number] = log_chance
+        for place, log_chance in found.items():
+            moments.setdefault(place, {})[number] = log_chance
     counted = [log_false_alarms(one, components=25, step_ns=STEP_NS) for one in moments.values()]
     assert all(count > 0 for count in counted)
 
@@ -232,6 +247,18 @@ def test_a_switch_is_not_slow_by_its_slow_cable() -> None:
     assert set(find_moments(flows(marks), network())) == {"c7"}
     marks[4:8] = True
     assert set(find_moments(flows(marks), network())) == {"s1"}
+
+
+@pytest.mark.parametrize(("late_each", "found"), [(2, False), (3, True)])
+def test_few_of_a_switch_are_no_moment_of_it(late_each: int, found: bool) -> None:
+    """Two of eight on each of its cables are a phase of a job: the switch would delay them all."""
+    marks = np.zeros((CABLES, FLOWS), np.bool_)
+    marks[:4, :late_each] = True
+    elsewhere, here = network(), network(8)
+    assert set(find_moments(flows(marks), elsewhere)) == {"s0"}
+    assert set(find_moments(flows(marks), here)) == ({"s0"} if found else set())
+    # Stragglers may be those to some targets.
+    assert set(find_moments(flows(marks), here, any_shape=True)) == {"s0"}
 
 
 def test_what_an_open_fault_explains_counts_for_nothing_else() -> None:
