@@ -25,6 +25,10 @@ FIRST: Final = 1_024
 MEMBER_NS: Final = 30 * SECOND_NS
 # Agents known at once.
 MAX_AGENTS: Final = 100_000
+# Rows of `LastSeen`: time of the last sign, interval, time of the first sign; and the last sign of
+# each of so many seconds, in turns: longer than anything waits for one.
+LAST, INTERVAL, ENTERED, SECONDS = range(4)
+SIGNS: Final = 8
 
 
 class LastSeen:
@@ -33,8 +37,8 @@ class LastSeen:
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
         self._names: list[str] = []
-        # Time of the last sign, interval and time of the first sign by row, shape (3, capacity).
-        self._times: Int64s = np.ones((3, FIRST), np.int64)
+        # Shape (rows, capacity), by agent.
+        self._times: Int64s = np.ones((SECONDS + SIGNS, FIRST), np.int64)
         # The usual interval, unless it may have changed; whether no agent is new any more.
         self._usual_ns: int | None = None
         self._settled = False
@@ -48,15 +52,25 @@ class LastSeen:
             self._names.append(agent_id)
             if place == self._times.shape[1]:
                 self._times = np.concatenate([self._times, np.ones_like(self._times)], axis=1)
-            self._times[2, place] = heard_ns
-            self._times[1, place] = 0
-        if self._times[1, place] != interval_ns:
+            self._times[:, place] = 0
+            self._times[ENTERED, place] = heard_ns
+        if self._times[INTERVAL, place] != interval_ns:
             self._usual_ns = None
             self._calm_until_ns.clear()
         elif not self._settled:
             self._usual_ns = None
-        self._times[0, place] = heard_ns
-        self._times[1, place] = interval_ns
+        self._times[LAST, place] = heard_ns
+        self._times[INTERVAL, place] = interval_ns
+        self._times[SECONDS + heard_ns // SECOND_NS % SIGNS, place] = heard_ns
+
+    def first_after(self, agent_id: str, since_ns: int) -> int | None:
+        """Return when an agent was seen first after a time, of the last `SIGNS` seconds.
+
+        Of two signs within one second it is the later one. None: it was not.
+        """
+        signs_ns = self._times[SECONDS:, self._places[agent_id]]
+        later_ns = signs_ns[signs_ns > since_ns]
+        return int(later_ns.min()) if len(later_ns) else None
 
     def forget_agent(self, agent_id: str) -> None:
         """Forget an agent; the last row moves to its place."""
@@ -84,7 +98,7 @@ class LastSeen:
         return self._usual_ns
 
     def _median_interval_ns(self) -> int:
-        heard_ns, interval_ns, first_ns = self._times[:, : len(self._names)]
+        heard_ns, interval_ns, first_ns = self._times[:SECONDS, : len(self._names)]
         members = heard_ns - first_ns >= MEMBER_NS
         self._settled = bool(members.all())
         interval_ns = interval_ns[members] if members.any() else interval_ns
@@ -94,7 +108,7 @@ class LastSeen:
         """Return the agents that are silent for more than this many of their intervals."""
         if now_ns <= self._calm_until_ns.get(intervals, 0):
             return []
-        heard_ns, interval_ns, _ = self._times[:, : len(self._names)]
+        heard_ns, interval_ns, _ = self._times[:SECONDS, : len(self._names)]
         late = np.flatnonzero((now_ns - heard_ns) / interval_ns > intervals)
         if not len(late):
             # Later signs only put it off.
@@ -555,6 +569,15 @@ class Liveness:
         """
         agent = self._agents.get(agent_id)
         return agent is None or agent.heard_ns > onset_ns + ONSET_SLACK_NS
+
+    def lived_ns(self, agent_id: str, onset_ns: int) -> int | None:
+        """Return when a heartbeat showed first that an agent lived after something began.
+
+        None if none did. For an agent that never sent one it is that beginning.
+        """
+        if agent_id not in self._agents:
+            return onset_ns
+        return self._last_seen.first_after(agent_id, onset_ns + ONSET_SLACK_NS)
 
     def busy(self, agent_id: str, bound_ns: int) -> bool:
         """Return whether the agent's own delay was recently above a bound."""

@@ -86,7 +86,7 @@ class Shown:
             As in `shown_by_now`; at least one of the fresh ones is cut off.
         """
         cut = [flow for flow in fresh if flow.cut]
-        first_ns = _began_ns(cut) + round(median([flow.seen_ns - flow.onset_ns for flow in cut]))
+        first_ns = began_ns(cut) + round(median([flow.seen_ns - flow.onset_ns for flow in cut]))
 
         def share(heard_ns: int) -> float:
             return min(MOST["cut"], max(0.0, (heard_ns - first_ns) / ROUND_NS))
@@ -153,7 +153,7 @@ def shown_by_now(
     return Shown(min(MOST["loss"], max(LEAST, 1.0 - exp(-since_ns / LOSS_MEAN_NS))))
 
 
-def _began_ns(cut: Sequence[Flow]) -> int:
+def began_ns(cut: Sequence[Flow]) -> int:
     """Return when a cut began: with the first 5-tuple of the last uninterrupted run of onsets.
 
     Everything that a cut hits shows within a round. What has been bad for long by itself is older.

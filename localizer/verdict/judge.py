@@ -27,7 +27,7 @@ from localizer.config import CoreConfig
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
 from localizer.inference.causes import Reason
-from localizer.inference.detection_lag import WINDOW_SPREAD_NS, cut_share
+from localizer.inference.detection_lag import WINDOW_SPREAD_NS, began_ns, cut_share
 from localizer.inference.pooled_moments import is_shift
 from localizer.network.topology import Topology
 from localizer.verdict.cases import (
@@ -49,6 +49,10 @@ from schemas.units import MS_NS, SECOND_NS
 TRACE_NS = 2_500 * MS_NS
 # The next trace of the same 5-tuple comes at most this much later.
 SECOND_TRACE_NS = 12 * SECOND_NS
+# So long after an agent's first heartbeat it is known that its 5-tuples are well again if it had
+# paused: of each one probe a round has to be answered three times, and the last round has to be
+# reported. The rest is for an agent whose heartbeats go on while it answers nobody for two seconds.
+ANSWERED_NS = 4 * SECOND_NS
 # From this share of bad 5-tuples at an agent, a stall of the agent explains them.
 STALL_SHARE = 0.9
 # An agent's lost probes to so many others that are well are not these others' pauses.
@@ -234,12 +238,18 @@ class Judge:
         # Only 5-tuples that are bad now and belong to no other fault count: neither brief cuts, nor
         # those that another component cut off, nor those that could not be cleared while the agent
         # was away.
-        away_ns = self._sources.liveness.returned_ns(case.cause.name) or 0
+        liveness = self._sources.liveness
+        away_ns = liveness.returned_ns(case.cause.name) or 0
         if now_ns - away_ns < self._config.everything_ns:
             return None
-        before_ns = now_ns - self._config.stall_ns
-        own = [flow for flow in case.open if flow.key not in owned and flow.seen_ns <= before_ns]
-        if 2 * len(own) < len(case.open) or len(own) < self._config.min_flows:
+        own = [flow for flow in case.open if flow.key not in owned]
+        least = max(self._config.min_flows, (len(case.open) + 1) // 2)
+        if len(own) < least:
+            return None
+        # A process that had paused answers again from its next heartbeat on, at the latest.
+        began = began_ns(sorted(own, key=lambda flow: flow.onset_ns)[:least])
+        lived_ns = liveness.lived_ns(case.cause.name, began)
+        if lived_ns is None or now_ns < lived_ns + ANSWERED_NS:
             return None
         facts = [f"{len(case.open)} 5-tuples at its endpoints are cut off, the network is not"]
         return make_claim(

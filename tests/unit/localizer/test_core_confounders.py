@@ -7,7 +7,7 @@ import pytest
 from ops.lab.topology import task_of
 from schemas import topics
 from schemas.enums import AgentState
-from schemas.units import MS_NS
+from schemas.units import MS_NS, SECOND_NS
 from tests.unit.localizer.simlab import CLUSTER, SimLab
 
 AGENTS = tuple(f"agent-h{n}" for n in range(4))
@@ -29,6 +29,15 @@ def stalled(seconds: float, agents: tuple[str, ...]) -> Callable[[SimLab], None]
             lab.run(5)
 
     return happen
+
+
+def paused(lab: SimLab) -> None:
+    """Let a process stand still for three seconds: it neither answers nor sends."""
+    for _ in range(2):
+        lab.effects.dead.add("agent-h1")
+        lab.run(3)
+        lab.effects.dead.clear()
+        lab.run(12)
 
 
 def restarted(lab: SimLab) -> None:
@@ -84,6 +93,7 @@ CASES: dict[str, Callable[[SimLab], None]] = {
     "one agent stalls for a second": stalled(1.0, AGENTS[:1]),
     "two agents stall for two seconds": stalled(2.0, AGENTS[:2]),
     "the whole machine stalls": stalled(1.5, AGENTS),
+    "an agent pauses for three seconds": paused,
     "an agent is restarted": restarted,
     "a container leaves in order": left,
     "the job ends": ended,
@@ -117,10 +127,15 @@ def test_a_dead_agent_is_one_fault_and_not_many_paths() -> None:
 
 
 def test_an_agent_that_lives_but_never_answers_is_named_at_last() -> None:
-    """Its heartbeats go on while nothing answers at its endpoints: the agent, not the network."""
+    """Its heartbeats go on while nothing answers at its endpoints: the agent, not the network.
+
+    One that had paused would have answered three rounds since the first of them.
+    """
     lab = SimLab(seed=7)
     lab.run(6)
+    began_ns = lab.now
     lab.effects.deaf.add("agent-h0")
     lab.run(25)
     (event,) = lab.verdicts()
     assert (event.component_id, event.fault_kind) == ("agent-h0", "agent_unresponsive")
+    assert event.event_at * 1000 - began_ns <= 5.5 * SECOND_NS

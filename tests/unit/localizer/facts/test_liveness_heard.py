@@ -2,7 +2,10 @@
 
 import random
 
-from localizer.facts.liveness import FIRST, LastSeen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localizer.facts.liveness import FIRST, SIGNS, LastSeen
 from schemas.units import SECOND_NS
 
 
@@ -24,3 +27,26 @@ def test_the_same_are_silent_as_one_by_one() -> None:
         late = {a for a, (at, every) in naive.items() if (now - at) / every > intervals}
         assert set(heard.silent_for(now, intervals)) == late
         assert len(heard.silent_for(now, intervals)) == len(late)
+
+
+@given(
+    gaps_ms=st.lists(st.integers(0, 4_000), min_size=1, max_size=30),
+    since_ms=st.integers(0, 60_000),
+    moved=st.booleans(),
+)
+def test_the_first_sign_after_a_time(gaps_ms: list[int], since_ms: int, *, moved: bool) -> None:
+    """As by looking at the last of each second; also once another agent's row has moved away."""
+    heard = LastSeen()
+    heard.record_sign("other", SECOND_NS, SECOND_NS)
+    last: dict[int, int] = {}
+    at_ns = 10 * SECOND_NS
+    for gap_ms in gaps_ms:
+        at_ns += gap_ms * SECOND_NS // 1000
+        heard.record_sign("a", at_ns, SECOND_NS)
+        last[at_ns // SECOND_NS % SIGNS] = at_ns
+    if moved:
+        heard.forget_agent("other")
+    since_ns = 10 * SECOND_NS + since_ms * SECOND_NS // 1000
+    assert heard.first_after("a", since_ns) == min(
+        (one for one in last.values() if one > since_ns), default=None
+    )
