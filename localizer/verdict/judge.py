@@ -26,6 +26,7 @@ from statistics import median
 from localizer.config import CoreConfig
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
+from localizer.facts.states import SPECIFIC
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import WINDOW_SPREAD_NS, began_ns, cut_share
 from localizer.inference.pooled_moments import is_shift
@@ -87,6 +88,8 @@ LEVEL_SHARE = 0.8
 # A delay at one component is equal for everything that crosses it: at least this share of the rises
 # must lie within a factor of two of their median.
 COHERENT_SHARE = 0.6
+# Share of the rises that are no less than this, where a state names what delays some packets.
+MATTER_SHARE = 0.25
 # A rise of less is no fault: what an endpoint's own packets cost wanders by a microsecond, and a
 # round trip through a fabric takes ten to twenty. Tests of many 5-tuples together see less.
 LEAST_RISE_NS = 1_500
@@ -206,7 +209,6 @@ class Judge:
             and len(pairs) >= 2
             and age_ns >= wait_ns
             and case.doubt <= MAX_DOUBT
-            and _is_one_delay(shifts)
             and not _may_be_echo(case, config.min_flows)
             and self._agents_live(case)
             and self._both_ways(case)
@@ -216,7 +218,15 @@ class Judge:
         if shifts:
             facts.append(f"their round trips rose by {median(shifts) / MS_NS:.3f} ms")
         symptoms = Symptoms(family=AnomalyFamily.LATENCY, sudden=sudden, spans=case.spans)
-        claim = self._make(case, symptoms, others, decided=decided, ready=ready, facts=facts)
+        claim = self._make(
+            case,
+            symptoms,
+            others,
+            decided=decided,
+            ready=ready and _is_one_delay(shifts),
+            ready_if_named=ready and decided and _some_matter(shifts),
+            facts=facts,
+        )
         # Of two bursts soon after another some 5-tuples are in both. Most are in one.
         most = max(config.min_flows, (len(case.bad) + 1) // 2)
         lasts = self._outlasts(case, most, now_ns)
@@ -350,8 +360,14 @@ class Judge:
         *,
         decided: bool,
         ready: bool,
+        ready_if_named: bool = False,
         facts: list[str],
     ) -> Claim:
+        """Return the claim of a case.
+
+        `ready_if_named`: whether it is ready as well where a state that began with it names a kind
+        that no burst of a job looks like.
+        """
         name, onset_ns = case.cause.name, case.onset_ns
         candidates = [(c.name, s) for c, s in case.shares if c.reason is Reason.COMPONENT]
         replies = case.evidence.replies
@@ -363,6 +379,7 @@ class Judge:
         )
         confidence = case.share
         facts[:0] = judged.facts
+        ready |= ready_if_named and judged.fresh and judged.kind.name in SPECIFIC - BURST_KINDS
         if judged.component_id != name and judged.fresh:
             # For the probes this component is the same place, and its state shows the reason.
             name = judged.component_id
@@ -517,6 +534,17 @@ def by_brief_queues(flows: Sequence[BadFlow]) -> bool:
         and s.median_rise_ns is not None
     ]
     return not is_shift(rises)
+
+
+def _some_matter(shifts: list[int]) -> bool:
+    """Return whether a quarter of the rises matter.
+
+    What replays packets, or handles some of them in software, leaves the others as they were: the
+    last answers of one 5-tuple have risen, those of another hardly. That it is one fault the state
+    says that names it.
+    """
+    matter = sum(shift >= LEAST_RISE_NS for shift in shifts)
+    return not shifts or matter >= MATTER_SHARE * len(shifts)
 
 
 def _is_one_delay(shifts: list[int]) -> bool:

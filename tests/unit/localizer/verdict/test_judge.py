@@ -11,7 +11,10 @@ from localizer.config import CoreConfig
 from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.inputs import Sources
+from localizer.inference.causes import Cause, Reason
+from localizer.inference.evidence import Evidence
 from localizer.verdict.cases import Case
+from localizer.verdict.catalogue import KINDS
 from localizer.verdict.judge import (
     BURST_WINDOWS_NS,
     Judge,
@@ -22,10 +25,11 @@ from localizer.verdict.judge import (
     by_brief_queues,
     by_queues,
 )
-from schemas.enums import AnomalyKind
+from localizer.verdict.kind_model import KindModel, LikeliestKind
+from schemas.enums import AnomalyFamily, AnomalyKind
 from schemas.units import SECOND_NS
 from streams.config import REFRESH_STEP_NS, DetectionConfig
-from tests.unit.localizer.made import START
+from tests.unit.localizer.made import START, small_fabric
 
 
 def bad(number: int, kind: AnomalyKind, at_s: int) -> BadFlow:
@@ -259,3 +263,52 @@ def test_rises_are_one_delay_if_they_are_alike_and_matter(
 ) -> None:
     """An endpoint's own packets wander by a microsecond."""
     assert _is_one_delay(rises_ns) is one
+
+
+@pytest.mark.parametrize(
+    ("kind", "fresh", "rises_us", "ready"),
+    [
+        ("pcie_error", True, (0, 0, 1, 5, 20, 40), True),
+        # It was out of order before; nothing matters; a burst fills queues as well; no state.
+        ("pcie_error", False, (0, 0, 1, 5, 20, 40), False),
+        ("pcie_error", True, (0, 0, 1, 1, 1, 40), False),
+        ("congestion", True, (0, 0, 1, 5, 20, 40), False),
+        ("high_latency", False, (0, 0, 1, 5, 20, 40), False),
+        ("pcie_error", False, (9, 9, 10, 10, 11, 12), True),
+    ],
+)
+def test_a_state_that_names_it_says_that_unlike_rises_are_one_fault(
+    kind: str, rises_us: tuple[int, ...], *, fresh: bool, ready: bool
+) -> None:
+    """An RNIC's PCIe link replays half of the packets: few rises of the last answers are alike."""
+    flows = tuple(
+        replace(delayed(n, rise, "r0"), key=(f"e{n % 3}", "e9", n))
+        for n, rise in enumerate(rises_us)
+    )
+    cause = Cause.of(Reason.COMPONENT, "r0")
+    evidence = SimpleNamespace(
+        family=AnomalyFamily.LATENCY, known=frozenset(), echoing=frozenset(), bad=flows,
+        causes=[cause], replies=SimpleNamespace(shares=lambda *_: {}),
+        problem=SimpleNamespace(hops=SimpleNamespace(rows=np.empty(0), columns=np.empty(0))),
+    )  # fmt: skip
+    case = Case(
+        evidence=cast(Evidence, evidence), cause=cause, shares=((cause, 1.0),), doubt=0.0,
+        bad=flows, open=flows, good=2,
+    )  # fmt: skip
+    board = SimpleNamespace(open=lambda _: {})
+    sources = SimpleNamespace(
+        liveness=SimpleNamespace(alive_after=lambda *_: True), topology=small_fabric(),
+        roster=SimpleNamespace(tasks_of=lambda _: ()), anomalies=board, weak_latencies=board,
+        brief_latencies=board, states=None, findings=None,
+    )  # fmt: skip
+    judge = Judge(CoreConfig(cluster="c"), cast(Sources, sources))
+    found = LikeliestKind(KINDS[kind], "r0", (), fresh)
+    judge._kinds = cast(
+        KindModel,
+        SimpleNamespace(find=lambda *_: found, in_maintenance=lambda _: False),
+    )
+    # Both directions between two agents have both in common.
+    flows[0].prober, flows[0].responder = "b", "a"
+    claim = judge.claim(case, START + 60 * SECOND_NS)
+    assert claim is not None
+    assert claim.ready is ready
