@@ -89,11 +89,8 @@ def starved_agents(
         ends = targets.get(agent, {}).values()
         answered = sum(late for late, _ in ends), sum(answers for _, answers in ends)
         late, answers = own[0] + answered[0], own[1] + answered[1]
-        usual = USUAL_LATE * answers
-        if late < LEAST_LATE:
-            continue
-        evidence = late * log(late / usual) - (late - usual)
-        if late > usual and evidence >= LEAST_EVIDENCE:
+        evidence = late_evidence((late, answers))
+        if evidence >= LEAST_EVIDENCE:
             both = late / answers
             found[agent] = StarvedAgent(
                 host_of(endpoints[agent]) or agent,
@@ -102,6 +99,21 @@ def starved_agents(
                 _explained(answered, both),
             )
     return found
+
+
+def late_evidence(count: LateCount) -> float:
+    """Return the log-likelihood ratio of late answers, starved against healthy; 0: too few.
+
+    Examples
+    --------
+    >>> [round(late_evidence(count), 1) for count in ((2, 40), (4, 40), (4, 20_000))]
+    [0.0, 20.9, 0.0]
+    """
+    late, answers = count
+    usual = USUAL_LATE * answers
+    if late < LEAST_LATE or late <= usual:
+        return 0.0
+    return late * log(late / usual) - (late - usual)
 
 
 def explains(starved: dict[str, StarvedAgent], flow: BadFlow) -> tuple[str | None, str | None]:

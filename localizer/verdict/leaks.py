@@ -31,6 +31,7 @@ from localizer.inference.pooled_loss import (
     Leak,
     find_leaks,
 )
+from localizer.inference.starvation import LEAST_EVIDENCE, late_evidence
 from localizer.network.directions import Directions
 from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays, Shares
@@ -245,7 +246,7 @@ class Leaks:
         for loss in sources.strays.losses():
             source, target = loss.key[:2]
             responder = agent_of(target)
-            if responder is None or left(source) or left(target):
+            if responder is None or left(source) or left(target) or _at_starved_host(loss):
                 continue
             if troubled and any(
                 agent in troubled
@@ -392,6 +393,15 @@ def _alike(best: str, found: Mapping[str, Leak], losses: Sequence[PooledLoss]) -
         if best in loss.components:
             both.update(loss.components)
     return [name for name in found if 2 * both[name] >= own[name]]
+
+
+def _at_starved_host(loss: StrayLoss) -> bool:
+    """Return whether late answers show that prober or target lacked CPU when a probe was lost.
+
+    What such a host loses is no component's, and no chance of the network's either.
+    """
+    late = (late_evidence(count) for count in (loss.prober_late, loss.responder_late))
+    return max(late) >= LEAST_EVIDENCE
 
 
 def _rate_hz(losses: Sequence[StrayLoss]) -> float:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -70,6 +70,26 @@ def test_replies_that_a_leak_lost_are_no_second_leak_when_it_ends(
     over_s = 18 + leaks.LEAST_QUIET_NS // SECOND_NS + 1
     assert test_at(over_s) == frozenset()
     assert {loss.key[1] for loss in known.strays.losses()} == {"e1", "e3"}
+
+
+@pytest.mark.parametrize(
+    ("side", "late", "counts"),
+    [("prober", 4, False), ("responder", 4, False), ("responder", 2, True), ("prober", 0, True)],
+)
+def test_what_a_starved_host_loses_is_no_leak_and_no_chance(
+    side: str, late: int, *, counts: bool
+) -> None:
+    """Of forty answers four came late from the host where the probe was lost; two are too few."""
+    known = sources(Topology())
+    known = replace(
+        known,
+        paths=cast(PathBook, SimpleNamespace(components=lambda *_: ("cable",))),
+        roster=cast(Roster, SimpleNamespace(agent_of=lambda _: "b", has_left=lambda _: False)),
+    )
+    more: dict[str, Any] = {f"{side}_late": late, f"{side}_answers": 40}
+    record = anomaly(AnomalyKind.STRAY_LOSS, at=START, onset=START, **more)
+    known.strays.observe_loss(record, START)
+    assert bool(leaks.Leaks(known)._crossed(START)) is counts
 
 
 def test_where_nothing_tells_the_direction_of_replies_half_of_them_cross_it() -> None:
