@@ -247,12 +247,18 @@ class Judge:
             return None
         # Only 5-tuples that are bad now and belong to no other fault count: neither brief cuts, nor
         # those that another component cut off, nor those that could not be cleared while the agent
-        # was away.
+        # was away. Nor what became known long after it began: it may be well again already.
         liveness = self._sources.liveness
         away_ns = liveness.returned_ns(case.cause.name) or 0
         if now_ns - away_ns < self._config.everything_ns:
             return None
-        own = [flow for flow in case.open if flow.key not in owned]
+        stall_ns = self._config.stall_ns
+        own = [
+            flow
+            for flow in case.open
+            if flow.key not in owned
+            and (flow.seen_ns - flow.onset_ns <= stall_ns or now_ns - flow.seen_ns >= stall_ns)
+        ]
         least = max(self._config.min_flows, (len(case.open) + 1) // 2)
         if len(own) < least:
             return None

@@ -312,3 +312,45 @@ def test_a_state_that_names_it_says_that_unlike_rises_are_one_fault(
     claim = judge.claim(case, START + 60 * SECOND_NS)
     assert claim is not None
     assert claim.ready is ready
+
+
+@pytest.mark.parametrize(
+    ("known_s", "told"),
+    [
+        # Lost for long and known as long; known late, as of an endpoint that registers now, for two
+        # seconds and for five.
+        (1, True),
+        (38, False),
+        (35, True),
+    ],
+)
+def test_an_agent_is_not_blamed_for_what_became_known_late(known_s: int, *, told: bool) -> None:
+    """At the end of a storm the latest records may be of 5-tuples that are well again."""
+    now = START + 40 * SECOND_NS
+    symptom = Symptom(
+        kind=AnomalyKind.CONNECTIVITY, agent_id="b", onset_ns=START, onset_at=START // 1000,
+        seen_ns=START + known_s * SECOND_NS, last_ns=now, sent=9, lost=9, rtt_ns=None,
+        baseline_ns=None, host_delay_ns=None,
+    )  # fmt: skip
+    flows = tuple(
+        BadFlow(
+            key=(f"e{n}", "e9", n), symptoms=(symptom,), components=("r0",), prober="b",
+            responder="a", open=True,
+        )
+        for n in range(4)
+    )  # fmt: skip
+    cause = Cause.of(Reason.RESPONDER, "a")
+    case = Case(
+        evidence=cast(Evidence, SimpleNamespace(family=AnomalyFamily.LOSS)), cause=cause,
+        shares=((cause, 1.0),), doubt=0.0, bad=flows, open=flows, good=2,
+    )  # fmt: skip
+    sources = SimpleNamespace(
+        liveness=SimpleNamespace(
+            returned_ns=lambda _: None, alive_after=lambda *_: True,
+            lived_ns=lambda _, onset_ns: onset_ns + SECOND_NS,
+        ),
+        topology=small_fabric(), roster=SimpleNamespace(tasks_of=lambda _: ()), states=None,
+        findings=None,
+    )  # fmt: skip
+    judge = Judge(CoreConfig(cluster="c"), cast(Sources, sources))
+    assert (judge.claim(case, now) is not None) is told
