@@ -6,7 +6,7 @@ of order for other reasons, too, and the longer the time that is accepted, the l
 one of them fell into it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from math import log
@@ -70,10 +70,13 @@ class Findings:
             found += self._tables.findings(component_id)
         return found
 
-    def marked(self, components: Iterable[str], family: AnomalyFamily) -> set[str]:
+    def marked(self, components: Collection[str], family: AnomalyFamily) -> set[str]:
         """Return those with a finding there, at a cable of the switch, at an end of the cable."""
-        # From the few findings to what is near them: in a storm thousands of components are asked.
-        by_state = [c for c in self._states.bad if self._states.findings(c, family)]
+        bad: Collection[str] = self._states.bad
+        if len(bad) > len(components):
+            # A setting that is wrong everywhere, while few components are asked for.
+            bad = {n for c in components for n in (c, *self._near(c))} & self._states.bad
+        by_state = [c for c in bad if self._states.findings(c, family)]
         near = {*by_state, *(n for c in by_state for n in self._near(c))}
         return {c for c in components if c in near or self.of(c, family)}
 

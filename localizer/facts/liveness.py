@@ -64,9 +64,10 @@ class LastSeen:
         self._times[SECONDS + heard_ns // SECOND_NS % SIGNS, place] = heard_ns
 
     def first_after(self, agent_id: str, since_ns: int) -> int | None:
-        """Return when an agent was seen first after a time, of the last `SIGNS` seconds.
+        """Return when an agent was seen first after a time, of the signs that are kept.
 
-        Of two signs within one second it is the later one. None: it was not.
+        Those are the last one of each second, of seconds in turns: of an agent that is seen each
+        second, of the last `SIGNS` seconds. None: it was not.
         """
         signs_ns = self._times[SECONDS:, self._places[agent_id]]
         later_ns = signs_ns[signs_ns > since_ns]
@@ -573,10 +574,10 @@ class Liveness:
     def lived_ns(self, agent_id: str, onset_ns: int) -> int | None:
         """Return when a heartbeat showed first that an agent lived after something began.
 
-        None if none did. For an agent that never sent one it is that beginning.
+        None if none did, or none of the last seconds: `LastSeen.first_after`.
         """
         if agent_id not in self._agents:
-            return onset_ns
+            return None
         return self._last_seen.first_after(agent_id, onset_ns + ONSET_SLACK_NS)
 
     def busy(self, agent_id: str, bound_ns: int) -> bool:

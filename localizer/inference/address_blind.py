@@ -33,7 +33,8 @@ from schemas.columns.arrays import Floats
 from schemas.enums import AnomalyKind
 from schemas.ids import FlowId
 
-# Shares of the packets that a cable may lose; the last is that of a cut.
+# Shares of the packets that a cable may lose; the last is that of a cut. It is near enough to all,
+# as a record counts the losses of ten seconds only.
 LOSSES: Final = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 0.999)
 # Losses in a row by which a 5-tuple is known to be cut off.
 RUN: Final = 3
@@ -44,8 +45,9 @@ UNLIKELY: Final = 0.5
 # Of 5-tuples that are well for longer than a cut needs to show, that share does cross what their
 # last traces show.
 KNOWN: Final = 0.99
-# In a storm of more it is not one cable that the search could take for a switch.
-MAX_CUT: Final = 2_048
+# Of more 5-tuples the search tells a cable from a switch by itself, and each that is doubted is a
+# row of its own: in a storm that takes longer than the rest of the decision.
+MAX_CUT: Final = 512
 
 
 class Doubts(NamedTuple):
@@ -96,11 +98,13 @@ def find_doubts(
             continue
         for place in filter(places.is_directed, ways[flow.key]):
             through[place].append(flow)
+    # Of all rows at once: each place is crossed by hundreds, and there may be a thousand places.
+    lag_of = good.lags(np.arange(len(good.mask)), shown)
     chances: dict[str, float] = {}
     contested = set()
     for place in filter(places.is_alone, sorted(through.keys() - partial)):
         rows = places.rows(place)
-        lags = good.lags(rows[good.mask[rows]], shown)
+        lags = lag_of[rows[good.mask[rows]]]
         lags[lags >= MOST["cut"]] = KNOWN
         lost = [_lost(flow) for flow in through[place]]
         chances[place] = chance_of_each(lost, lags)
@@ -123,7 +127,7 @@ def chance_of_each(lost: Sequence[int], lags: Floats) -> float:
     Parameters
     ----------
     lost
-        How many probes each of the bad ones lost in a row.
+        How many of its latest probes each of the bad ones lost.
     lags
         Of the good ones, the share of truly bad ones that is detected, shape (good,).
 
@@ -191,5 +195,5 @@ def of_a_share(bad: int, lags: Floats) -> float:
 
 
 def _lost(flow: BadFlow) -> int:
-    """Return how many probes of a 5-tuple that is cut off were lost in a row."""
+    """Return how many probes of a 5-tuple that is cut off were lost in the last seconds."""
     return max(RUN, *(s.lost for s in flow.symptoms if s.kind is AnomalyKind.CONNECTIVITY))

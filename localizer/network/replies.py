@@ -34,6 +34,8 @@ LEAVES_PER_CALL: Final = 256
 # second, ways that are counted ahead are out of date before anything breaks, and counting all of
 # them four times a second took a third of a core at 16,000 RNICs.
 SETTLED_CALLS: Final = 16
+# Pairs of leaves whose shares are counted together: their ways take some megabytes.
+PAIRS_AT_ONCE: Final = 4_096
 # Bits that hold a number of the index in a sort key.
 WORD: Final = 32
 
@@ -176,10 +178,12 @@ class ReplyWays:
     def _keep_shares(self, pairs: Iterable[Pair | None]) -> None:
         """Count the shares of those pairs of which none are kept."""
         new = [p for p in dict.fromkeys(pairs) if p is not None and p not in self._between]
-        for pair, found in zip(new, self._shares(new), strict=True):
-            self._between[pair] = found
-            for group in pair:
-                self._pairs[group].add(pair)
+        for begin in range(0, len(new), PAIRS_AT_ONCE):
+            some = new[begin : begin + PAIRS_AT_ONCE]
+            for pair, found in zip(some, self._shares(some), strict=True):
+                self._between[pair] = found
+                for group in pair:
+                    self._pairs[group].add(pair)
 
     def _shares(self, pairs: Sequence[Pair]) -> list[Numbered]:
         """Return the shares among all known ways between two groups of leaves, for each pair."""

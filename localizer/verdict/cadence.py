@@ -39,7 +39,8 @@ class Cadence:
         self._gradual: Versions = ()
         self._sudden_ns = 0
         self._gradual_ns = 0
-        self._next_ns = 0
+        # From when on a decision may be due, and how long after the one before that is.
+        self._next_ns = self._gap_ns = 0
 
     def due(self, now_ns: int, sudden: Versions, gradual: Versions, *, flows: int) -> bool:
         """Return whether a decision is due at a grid point.
@@ -52,9 +53,13 @@ class Cadence:
             Versions of what is evidence at once, and of what adds up over time.
         flows
             Number of bad 5-tuples: the more, the longer a decision takes. The first decision of a
-            storm is made at once, the next ones later.
+            storm is made at once, the next ones later, but for one that a sudden change calls for
+            after as long without any.
         """
         if sudden != self._sudden:
+            if now_ns - self._sudden_ns >= self._gap_ns:
+                # The storm is over, or made of what adds up: this may be something else.
+                self._next_ns = now_ns
             self._sudden, self._sudden_ns = sudden, now_ns
         if gradual != self._gradual:
             self._gradual, self._gradual_ns = gradual, now_ns
@@ -64,7 +69,8 @@ class Cadence:
         )
         if now_ns % step_ns != 0 or now_ns < self._next_ns:
             return False
-        self._next_ns = now_ns + min(GRID_NS * (1 + flows // STORM_FLOWS), STORM_GRID_NS)
+        self._gap_ns = min(GRID_NS * (1 + flows // STORM_FLOWS), STORM_GRID_NS)
+        self._next_ns = now_ns + self._gap_ns
         return True
 
 

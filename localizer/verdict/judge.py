@@ -247,25 +247,13 @@ class Judge:
             return None
         # Only 5-tuples that are bad now and belong to no other fault count: neither brief cuts, nor
         # those that another component cut off, nor those that could not be cleared while the agent
-        # was away. Nor what became known long after it began: it may be well again already.
-        liveness = self._sources.liveness
-        away_ns = liveness.returned_ns(case.cause.name) or 0
+        # was away.
+        away_ns = self._sources.liveness.returned_ns(case.cause.name) or 0
         if now_ns - away_ns < self._config.everything_ns:
             return None
-        stall_ns = self._config.stall_ns
-        own = [
-            flow
-            for flow in case.open
-            if flow.key not in owned
-            and (flow.seen_ns - flow.onset_ns <= stall_ns or now_ns - flow.seen_ns >= stall_ns)
-        ]
+        own = [flow for flow in case.open if flow.key not in owned]
         least = max(self._config.min_flows, (len(case.open) + 1) // 2)
-        if len(own) < least:
-            return None
-        # A process that had paused answers again from its next heartbeat on, at the latest.
-        began = began_ns(sorted(own, key=lambda flow: flow.onset_ns)[:least])
-        lived_ns = liveness.lived_ns(case.cause.name, began)
-        if lived_ns is None or now_ns < lived_ns + ANSWERED_NS:
+        if not self._is_no_pause(case.cause.name, own, least, now_ns):
             return None
         facts = [f"{len(case.open)} 5-tuples at its endpoints are cut off, the network is not"]
         return make_claim(
@@ -282,6 +270,23 @@ class Judge:
             ready=case.share >= self._config.confidence and self._agents_live(case),
             component_kind=ComponentKind.AGENT,
         )
+
+    def _is_no_pause(self, agent: str, own: list[BadFlow], least: int, now_ns: int) -> bool:
+        """Return whether so many 5-tuples are cut off for longer than after a pause of the agent.
+
+        Three rounds clear them once it answers again. They count from when it became known that
+        they are cut off, or from when a heartbeat has shown that the process does not pause. That
+        says nothing of what became known long after it began: it may be well again already.
+        """
+        stall_ns = self._config.stall_ns
+        if sum(now_ns - flow.seen_ns >= stall_ns for flow in own) >= least:
+            return True
+        fresh = [flow for flow in own if flow.seen_ns - flow.onset_ns <= stall_ns]
+        if len(fresh) < least:
+            return False
+        began = began_ns(sorted(fresh, key=lambda flow: flow.onset_ns)[:least])
+        lived_ns = self._sources.liveness.lived_ns(agent, began)
+        return lived_ns is not None and now_ns >= lived_ns + ANSWERED_NS
 
     def _agents_live(self, case: Case) -> bool:
         """Return whether every agent common to all open 5-tuples lived after the onset."""

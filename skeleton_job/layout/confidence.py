@@ -95,7 +95,10 @@ def parts_of(
     placed: bool,
 ) -> list[Part]:
     """Return the parts of an inference's confidence."""
+    # Of two layouts that tie, one is right at best.
+    apart = 1.0 / (1.0 + math.exp(-min(choice.margin, MAX_MARGIN)))
     parts = [
+        Part(apart, "layouts with other degrees describe the traffic as well"),
         Part(ramp(rhythm.strength, *STRENGTH), "the iterations are not much alike"),
         Part(ramp(rhythm.iterations, *ITERATIONS), "too few iterations in the window"),
         Part(ramp(width_margin, *WIDTH), "RNICs of a host are neither clearly alike nor not"),

@@ -83,6 +83,17 @@ def test_a_storm_is_decided_at_once_and_then_seldom() -> None:
     assert due[:2] == [0, STORM_GRID_NS]
 
 
+def test_what_changes_suddenly_after_a_pause_is_decided_at_once() -> None:
+    """Many late 5-tuples, which only add up, put off no cut; one cut after another waits again."""
+    cuts = {20: "sudden", 21: "sudden", 40: "sudden"}
+    steps = ["gradual" if n % 4 == 0 else cuts.get(n, "") for n in range(60)]
+    steps[20] = steps[40] = "sudden"
+    due = _due(steps, flows=11 * STORM_FLOWS)
+    assert 20 * GRID_NS in due
+    assert 21 * GRID_NS not in due
+    assert 40 * GRID_NS in due
+
+
 @given(st.integers(0, 10**12), st.sampled_from([GRID_NS, GRADUAL_GRID_NS]))
 def test_the_step_is_a_share_of_the_age(age_ns: int, least_ns: int) -> None:
     """No step is longer than its share, and all divide the calm grid."""

@@ -1,5 +1,7 @@
 """The look-back that detectors of raised latency share."""
 
+from statistics import median
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -106,3 +108,28 @@ def test_the_quick_test_passes_all_that_have_risen(
     assert set(np.flatnonzero(risen).tolist()) <= set(found)
     assert found == sorted(found)
     assert enough[found].all()
+
+
+@given(
+    p50_ns=st.lists(st.integers(0, 100), min_size=1, max_size=40),
+    left_out=st.sets(st.integers(0, 39)),
+    after=st.integers(0, 3),
+)
+def test_a_baseline_is_the_median_of_the_last_windows(
+    p50_ns: list[int], left_out: set[int], after: int
+) -> None:
+    """The slow twin sorts them; windows that the detector has left out do not count."""
+    lookback = LookBack(CONFIG)
+    mark = lookback.new_mark()
+    for index, p50 in enumerate(p50_ns):
+        lookback.insert(batch(index, np.full((1, 7), p50)))
+        if index in left_out:
+            lookback.leave_out_one(KEYS[0], index, mark)
+    now = len(p50_ns) + after
+    counted = [
+        p50
+        for index, p50 in enumerate(p50_ns)
+        if index not in left_out and now - CONFIG.lookback_windows <= index < now
+    ]
+    expected = int(median(counted)) if counted else None
+    assert lookback.baseline_p50_ns(KEYS[0], now, mark) == expected
