@@ -318,7 +318,7 @@ def _priors(sources: Sources, components: Iterable[str]) -> dict[str, float]:
 
 
 def _hints(
-    sources: Sources, family: AnomalyFamily, bad: list[BadFlow], components: Iterable[str]
+    sources: Sources, family: AnomalyFamily, bad: list[BadFlow], components: Collection[str]
 ) -> dict[str, float]:
     """Return by component the evidence of what went out of order there with the symptoms."""
     findings = sources.findings
