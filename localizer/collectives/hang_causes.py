@@ -13,7 +13,7 @@ from typing import Final
 from localizer.collectives import diagnosis
 from localizer.collectives.ages import UNUSUAL
 from localizer.collectives.diagnosis import Finding
-from localizer.collectives.job_state import JobState
+from localizer.collectives.job_state import JobState, Overdue
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_state import SILENT_NS, RankState
 from localizer.collectives.sockets import Stuck, common_ranks, stuck_flows
@@ -60,7 +60,12 @@ class Cause:
 
 
 def cause_of(
-    finding: Finding, communicator: str, job: JobState, now_ns: int, *, late_us: int = 0
+    finding: Finding,
+    communicator: str,
+    job: JobState,
+    now_ns: int,
+    *,
+    overdue: Sequence[Overdue] = (),
 ) -> Cause | None:
     """Return the cause of what the graph found; None while it may still be a pause.
 
@@ -72,8 +77,8 @@ def cause_of(
         Name of its group.
     now_ns
         Event time.
-    late_us
-        For how long somebody has waited longer than it may.
+    overdue
+        What has waited longer than it may, longest first.
     """
     look = _Look(finding, communicator, job, now_ns)
     found = (
@@ -88,7 +93,10 @@ def cause_of(
         or look.gpu()
         or look.undecided()
     )
-    if look.pauses(found) or (late_us * US_NS < SILENT_NS and look.is_early(found)):
+    if look.pauses(found):
+        return None
+    late_us = max((one.waited - one.limit for one in overdue), default=0)
+    if late_us * US_NS < SILENT_NS and (look.is_early(found) or not look.explains(found, overdue)):
         return None
     return look.with_doubts(found)
 
@@ -323,6 +331,41 @@ class _Look:
             or _went_on(state)
             for state in states
         )
+
+    def explains(self, cause: Cause, overdue: Sequence[Overdue]) -> bool:
+        """Return whether what the waiting ends at may have held up those that are overdue.
+
+        A rank that stops holds others up from then on; before that they have waited as long as
+        usual. What began later than that is no reason for most of a wait: the job goes on, more
+        slowly than ever, and others come to stand at the end of the chain one after the other.
+        What has taken longer than an operation may wait is told all the same.
+        """
+        late = [one for one in overdue if one.rank in self._finding.waiting]
+        begun_ns = self._begun_ns(cause)
+        if not late or begun_ns is None:
+            return True
+        return any(
+            begun_ns <= one.since_ns or self._now_ns - begun_ns > one.limit * US_NS for one in late
+        )
+
+    def _begun_ns(self, cause: Cause) -> int | None:
+        """Return since when what the waiting ends at may hold others up, by times of arrival.
+
+        Ranks that are behind since the first of them was idle, an operation since the last of those
+        that wait in it launched it. None: not known, or seen, and not concluded.
+        """
+        job, finding = self._job, self._finding
+        if cause.hang_class is HangClass.NEVER_LAUNCHED:
+            idle_ns = [job.idle_since_ns(rank) for rank in cause.ranks if rank in job.ranks]
+            return min((ns for ns in idle_ns if ns is not None), default=None)
+        if cause.hang_class not in {HangClass.UNDECIDED, HangClass.GPU_STOPPED}:
+            return None
+        launched_ns = [
+            job.launched_ns(rank, number)
+            for rank, state in self._launched.items()
+            for number in state.operations.waits_at(self._communicator, finding.sequence)
+        ]
+        return max((ns for ns in launched_ns if ns is not None), default=None)
 
     def with_doubts(self, cause: Cause) -> Cause:
         """Return the cause less sure where something is missing that may tell otherwise."""

@@ -332,15 +332,18 @@ class HangWatch:
         if known is not None and (why := _why_over(watched, known, overdue, now_ns)) is not None:
             return resolved(known, now_ns, why)
         again_ns = AGAIN_LARGE_NS if len(job.ranks) > LARGE else AGAIN_NS
-        early = now_ns - watched.looked_ns < again_ns
+        read = bool(overdue) and _is_read_since(job, overdue, now_ns)
         slow = known is None and job.slow and job.goes_on(now_ns)
-        due = _is_read_since(job, overdue, now_ns) if overdue else slow
-        if early or not due:
+        if now_ns - watched.looked_ns < again_ns or not (read or slow):
             return None
-        watched.looked_ns = now_ns
-        found = (
-            self._analyse(job, overdue, now_ns, seen=seen) if overdue else self._slow(job, now_ns)
-        )
+        looked_ns, watched.looked_ns = watched.looked_ns, now_ns
+        found = self._analyse(job, overdue, now_ns, seen=seen) if read else None
+        if found is not None and known is not None and known.communicator is None:
+            # It is told at the next point of the grid: a job has one hang at a time.
+            watched.looked_ns = looked_ns
+            return resolved(known, now_ns, "the job has stopped")
+        if found is None and slow and not (seen and overdue):
+            found = self._slow(job, now_ns)
         return None if found is None else _follow(watched, found, now_ns)
 
     def _decide_unrecorded(self, watched: _Watched, now_ns: int) -> Hang | None:
@@ -386,7 +389,6 @@ class HangWatch:
         snapshots = [_without_stale_waits(s, job, now_ns) for s in job.snapshots()]
         found = diagnose(snapshots, world_size=_believed_size(job), overdue=not seen)
         late = {o.rank for o in overdue}
-        late_us = max((o.waited - o.limit for o in overdue), default=0)
         names = {group.label: group.name for group in found.groups}
         # One that does something else may be why another one ended: it got what it did not expect.
         odd = diagnosis.HangClass.DESYNCHRONISED
@@ -397,7 +399,7 @@ class HangWatch:
             name = names.get(finding.group, finding.group)
             if _may_be_over(finding, name, job, now_ns):
                 continue
-            cause = cause_of(finding, name, job, now_ns, late_us=late_us)
+            cause = cause_of(finding, name, job, now_ns, overdue=overdue)
             if cause is not None and seen and not _is_seen(cause):
                 continue
             if cause is not None:
@@ -522,7 +524,7 @@ def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int
     if (why := _why_not_watched(watched, hang, now_ns)) is not None:
         return why
     if hang.communicator is None:
-        return _why_not_slow(job, overdue)
+        return _why_not_slow(job)
     # A process that starts again has read nothing of the job yet.
     waited = [job.ranks[rank] for rank in hang.waiting_ranks if rank in job.ranks]
     heard = any(
@@ -534,10 +536,8 @@ def _why_over(watched: _Watched, hang: Hang, overdue: list[Overdue], now_ns: int
     return "the job goes on, or its ranks have ended" if heard and not overdue else None
 
 
-def _why_not_slow(job: JobState, overdue: list[Overdue]) -> str | None:
-    """Return why a job is slow no longer; None: it is. One that stops has another hang."""
-    if overdue:
-        return "the job has stopped"
+def _why_not_slow(job: JobState) -> str | None:
+    """Return why a job is slow no longer; None: it is."""
     if job.ranks and all(state.ended for state in job.ranks.values()):
         return "its ranks have ended"
     slow = job.slow or len(job.pace.known) < LEAST_KNOWN

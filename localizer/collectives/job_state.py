@@ -157,6 +157,8 @@ class JobState:
     recorded: bool = False
     # By rank, its last newest operations, and up to when each was seen not to be over (µs).
     _held_up: dict[int, dict[int, int]] = field(default_factory=dict)
+    # By rank, the newest operation in which it was seen to wait, and when first to be over (µs).
+    _over: dict[int, tuple[int, int]] = field(default_factory=dict)
     _compared_ns: int = 0
 
     @property
@@ -192,11 +194,14 @@ class JobState:
             self.restarted_ns = arrived_ns
         if state is None or state.batch.recorded_at is None:
             return
+        newest = state.operations.newest
         if state.operations.newest_waits:
             held = self._held_up.setdefault(rank, {})
-            held[state.operations.newest] = state.batch.recorded_at
+            held[newest] = state.batch.recorded_at
             if len(held) > HELD_UP:
                 del held[next(iter(held))]
+        elif newest in self._held_up.get(rank, ()) and self._over.get(rank, (-1,))[0] != newest:
+            self._over[rank] = newest, state.batch.recorded_at
 
     def idle_us(self, rank: int) -> int | None:
         """Return how long a rank has launched nothing while nothing held it up (µs), at most.
@@ -205,6 +210,34 @@ class JobState:
         """
         state = self.ranks[rank]
         return self._since_over(rank, state.operations.newest, state.known_until)
+
+    def idle_since_ns(self, rank: int) -> int | None:
+        """Return since when a rank is seen to launch nothing while nothing holds it up.
+
+        By times of arrival; None: not known. Where it was seen to wait in its last operation, and
+        nobody recorded when that ended, since it was first seen to be over.
+        """
+        state = self.ranks[rank]
+        newest, until = state.operations.newest, state.known_until
+        launch = state.operations.launch(newest)
+        idle_us = self.idle_us(rank)
+        if launch is None or idle_us is None or until is None:
+            return None
+        number, over_at = self._over.get(rank, (-1, 0))
+        if launch.completed_at is None and number == newest:
+            idle_us = min(idle_us, until - over_at)
+        return state.read_ns - us_to_ns(idle_us)
+
+    def launched_ns(self, rank: int, number: int) -> int | None:
+        """Return when a rank launched the operation of a record id, by times of arrival.
+
+        None: not known.
+        """
+        state = self.ranks[rank]
+        launch, until = state.operations.launch(number), state.known_until
+        if launch is None or launch.launched_at is None or until is None:
+            return None
+        return state.read_ns - us_to_ns(until - launch.launched_at)
 
     def pause_before_us(self, rank: int, number: int) -> int | None:
         """Return how long a rank was idle before it launched an operation (µs), at most, as above.
@@ -245,6 +278,7 @@ class JobState:
         self.stragglers.forget()
         self.readers.forget()
         self._held_up.clear()
+        self._over.clear()
 
     def apply_batch(self, batch: BatchHead, operations: BatchOperations, arrived_ns: int) -> None:
         """Apply what a rank launched; a rank that was started anew has done nothing before.
@@ -404,6 +438,7 @@ class JobState:
             self.sockets.pop(rank, None)
             self._rivals.pop(rank, None)
             self._held_up.pop(rank, None)
+            self._over.pop(rank, None)
             self.readers.forget_rank(rank)
 
     def apply_sockets(self, batch: SocketBatch, arrived_ns: int) -> None:

@@ -49,6 +49,15 @@ def test_a_job_that_goes_on_slowly_does_not_hang() -> None:
     assert run(scenario(shape, trouble, seconds=62)).hangs == []
 
 
+def test_a_pipeline_that_goes_on_slowly_has_a_slow_rank_and_does_not_hang() -> None:
+    """Its stages wait for each other longer than ever: it is slow once, until the end."""
+    shape = JobShape(tp=2, pp=4, dp=4, ep=2, rails=2, library=GLOO, microbatches=8)
+    trouble = RankTrouble(trouble=Trouble.SLOW, rank=24, begin_us=80 * US_PER_S, factor=2.7)
+    (hang,) = run(scenario(replace(shape, forward_us=150_000), trouble, seconds=125)).hangs
+    assert (hang.state, hang.hang_class) == (FaultLifecycle.OPEN, HangClass.SLOW_COMPUTE)
+    assert hang.ranks == (24,)
+
+
 @pytest.mark.parametrize("transport", [TCP, RDMA])
 @pytest.mark.parametrize("kind", list(CLASSES), ids=lambda kind: kind.name.lower())
 def test_a_fault_of_a_rank_is_one_hang_of_its_class(kind: Trouble, transport: str) -> None:

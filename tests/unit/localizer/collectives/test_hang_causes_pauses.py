@@ -2,24 +2,14 @@
 
 import pytest
 
-from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.hang_watch import HangWatch
-from localizer.collectives.rank_batch import BatchHead, RankBatch
-from schemas.enums import (
-    CollectiveSource,
-    CollectiveState,
-    CommunicatorRole,
-    FaultLifecycle,
-    HangClass,
-    ProcessState,
-)
-from schemas.records import CollectiveOp, CollectiveSnapshot, Communicator, Hang
-from schemas.records.batches import RankProcess, batch_of
+from schemas.enums import FaultLifecycle, HangClass
+from schemas.records import Hang
 from schemas.units import SECOND_NS, US_NS
+from tests.made_job import BEGIN_US, Made, feed, operation, watch_job
 
 RANKS = 4
 GROUPS = {"0": (0, 1), "1": (2, 3), "2": (0, 2), "3": (1, 3)}
-BEGIN_US = 1_700_000_000_000_000
 STEP_US = 200_000
 STEPS = 150
 PAUSE_US = 4_000_000
@@ -29,13 +19,13 @@ EACH_US = 3_000_000
 HELD_UP_US = 2 * EACH_US
 
 
-def job(*, stalls: bool) -> list[list[tuple[str, int, int, int | None]]]:
+def job(*, stalls: bool) -> list[list[Made]]:
     """Return by rank its operations: group, sequence, when it launched it, and when it was over."""
-    found: list[list[tuple[str, int, int, int | None]]] = []
+    found: list[list[Made]] = []
     for rank in range(RANKS):
         first = next(name for name in ("0", "1") if rank in GROUPS[name])
         second = next(name for name in ("2", "3") if rank in GROUPS[name])
-        mine: list[tuple[str, int, int, int | None]] = []
+        mine: list[Made] = []
         for step in range(STEPS):
             at = BEGIN_US + step * STEP_US
             mine.append((first, step, at, at + 10_000))
@@ -55,63 +45,8 @@ def job(*, stalls: bool) -> list[list[tuple[str, int, int, int | None]]]:
 
 def told(*, stalls: bool) -> list[Hang]:
     """Let the watcher read each rank each second until 30 s after the pause began."""
-    watch, found, ranks = HangWatch("lab"), [], job(stalls=stalls)
-    for name, members in GROUPS.items():
-        record = Communicator(
-            cluster="lab", communicator_id=f"job1|{name}", task_id="job1", communicator=name,
-            description="mesh", role=CommunicatorRole.TP, ranks=members,
-            members_missing_reason=None, updated_at=BEGIN_US,
-        )  # fmt: skip
-        watch.feed(f"job1|{name}", record, BEGIN_US * US_NS)
     end = PAUSE_AT_US + (30_000_000 if stalls else 10_000_000)
-    known: list[dict[int, bool]] = [{} for _ in ranks]
-    for now in range(BEGIN_US, end, 1_000_000):
-        for rank, mine in enumerate(ranks):
-            states = {
-                number: over is not None and over <= now
-                for number, (_, _, at, over) in enumerate(mine)
-                if at <= now
-            }
-            ops = tuple(
-                operation(number, mine[number], done=done)
-                for number, done in states.items()
-                if known[rank].get(number) is not done
-            )
-            known[rank] = states
-            feed(watch, rank, now, ops)
-        found += watch.advance(now * US_NS)
-    return found
-
-
-def operation(number: int, what: tuple[str, int, int, int | None], *, done: bool) -> CollectiveOp:
-    """Return an operation of a rank."""
-    name, sequence, at, _ = what
-    return CollectiveOp(
-        communicator=name, operation="all_reduce", sequence=sequence, is_p2p=False,
-        record_id=number, op_id=number, sender=None, receiver=None, input_sizes=((64,),),
-        output_sizes=((64,),), input_dtypes=("Float",), output_dtypes=("Float",), n_bytes=256,
-        launched_at=at, started_at=None, completed_at=None, missing_reason="gloo",
-        state=CollectiveState.COMPLETED if done else CollectiveState.SCHEDULED, retired=done,
-        timeout_ms=1_800_000, stack=(),
-    )  # fmt: skip
-
-
-def feed(watch: HangWatch, rank: int, now: int, ops: tuple[CollectiveOp, ...]) -> None:
-    """Give the watcher what a rank launched; its process sleeps."""
-    process = RankProcess(
-        cluster="lab", task_id="job1", rank=rank, world_size=RANKS, host_id=f"h{rank}",
-        endpoint_ids=(f"e{rank}",), attempt=BEGIN_US, process_state=ProcessState.SLEEPING,
-        cpu_ns=(now - BEGIN_US) * US_NS // 50,
-    )  # fmt: skip
-    held = CollectiveSnapshot(
-        rank=rank, source="", library="gloo", version="2.10", taken_at=now,
-        taken_at_missing_reason=None, dropped_before=0, communicators=(), operations=(),
-    )  # fmt: skip
-    source = CollectiveSource.FLIGHT_RECORDER
-    batch = batch_of(held, process, taken_at=now, source=source, whole=False)
-    watch.feed(
-        batch.rank_id, RankBatch(BatchHead.of(batch), BatchOperations.of_records(ops)), now * US_NS
-    )
+    return watch_job(GROUPS, job(stalls=stalls), end)
 
 
 def test_who_was_held_up_makes_the_pause_that_the_others_made() -> None:
@@ -142,10 +77,10 @@ def test_a_rank_that_does_nothing_after_the_start_hides_no_hang() -> None:
                 what = "0", (at - BEGIN_US) // STEP_US, at, None
                 number = (at - BEGIN_US) // STEP_US
                 ops.append(operation(number, what, done=at < stalls_at))
-            feed(watch, rank, now, tuple(ops))
+            feed(watch, rank, now, tuple(ops), size=RANKS)
         started = BEGIN_US + 1_000_000
         idle = (operation(0, ("start", 0, started, None), done=True),) if now == started else ()
-        feed(watch, RANKS, now, idle)
+        feed(watch, RANKS, now, idle, size=RANKS)
         found += watch.advance(now * US_NS)
     (hang,) = [h for h in found if h.state is FaultLifecycle.OPEN]
     assert (hang.hang_class, hang.ranks) == (HangClass.NEVER_LAUNCHED, (2,))
