@@ -324,11 +324,15 @@ class HangWatch:
         job.pace.observe(job.ranks, now_ns)
         job.compare_work(now_ns)
         overdue = job.overdue(now_ns)
+        known = watched.open_hang
+        if known is not None and known.communicator is None:
+            # At half of its pace a job waits twice as long as usual, and has not stopped.
+            share = job.pace.share()
+            overdue = [o for o in overdue if o.waited * share > o.limit]
         seen = not overdue and job.halted
         if seen:
             # What the kernel says needs no comparison with what is usual.
             overdue = job.overdue(now_ns, READ_TWICE_US)
-        known = watched.open_hang
         if known is not None and (why := _why_over(watched, known, overdue, now_ns)) is not None:
             return resolved(known, now_ns, why)
         again_ns = AGAIN_LARGE_NS if len(job.ranks) > LARGE else AGAIN_NS

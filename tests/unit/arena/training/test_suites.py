@@ -58,6 +58,18 @@ def test_a_pipeline_that_goes_on_slowly_has_a_slow_rank_and_does_not_hang() -> N
     assert hang.ranks == (24,)
 
 
+@pytest.mark.parametrize("kind", [Trouble.STOPPED, Trouble.DEADLOCK])
+def test_a_slow_job_that_stops_hangs(kind: Trouble) -> None:
+    """It is slow no longer, and what it hangs at is told."""
+    shape = JobShape(tp=2, pp=2, dp=4, ep=2, rails=2, library=GLOO, forward_us=150_000)
+    slow = RankTrouble(trouble=Trouble.SLOW, rank=12, begin_us=80 * US_PER_S, factor=2.7)
+    stop = RankTrouble(trouble=kind, rank=5, begin_us=115 * US_PER_S)
+    first, over, then = run(scenario(shape, slow, stop, seconds=145)).hangs[:3]
+    assert (first.hang_class, over.state) == (HangClass.SLOW_COMPUTE, FaultLifecycle.RESOLVED)
+    assert (then.state, then.hang_class) == (FaultLifecycle.OPEN, CLASSES[kind])
+    assert then.ranks == (5,)
+
+
 @pytest.mark.parametrize("transport", [TCP, RDMA])
 @pytest.mark.parametrize("kind", list(CLASSES), ids=lambda kind: kind.name.lower())
 def test_a_fault_of_a_rank_is_one_hang_of_its_class(kind: Trouble, transport: str) -> None:
