@@ -22,6 +22,7 @@ def watch_job(
     end_us: int,
     *,
     every_s: int = 1,
+    gone: Mapping[int, int] | None = None,
 ) -> list[Hang]:
     """Return what the watcher tells of a job whose ranks are read each so many seconds, in turns.
 
@@ -33,6 +34,8 @@ def watch_job(
         By rank, what it launches.
     end_us
         Until when.
+    gone
+        By rank when its process ends (µs); it launches nothing afterwards.
     """
     watch, found = HangWatch("lab"), list[Hang]()
     for name, members in groups.items():
@@ -58,7 +61,9 @@ def watch_job(
                 if known[rank].get(number) is not done
             )
             known[rank] = states
-            feed(watch, rank, now, ops, size=len(ranks))
+            ended = gone is not None and now >= gone.get(rank, end_us)
+            state = ProcessState.GONE if ended else ProcessState.SLEEPING
+            feed(watch, rank, now, ops, size=len(ranks), state=state)
         found += watch.advance(now * US_NS)
     return found
 
@@ -77,12 +82,18 @@ def operation(number: int, what: Made, *, done: bool) -> CollectiveOp:
 
 
 def feed(
-    watch: HangWatch, rank: int, now: int, ops: tuple[CollectiveOp, ...], *, size: int
+    watch: HangWatch,
+    rank: int,
+    now: int,
+    ops: tuple[CollectiveOp, ...],
+    *,
+    size: int,
+    state: ProcessState = ProcessState.SLEEPING,
 ) -> None:
-    """Give the watcher what a rank launched; its process sleeps."""
+    """Give the watcher what a rank launched."""
     process = RankProcess(
         cluster="lab", task_id="job1", rank=rank, world_size=size, host_id=f"h{rank}",
-        endpoint_ids=(f"e{rank}",), attempt=BEGIN_US, process_state=ProcessState.SLEEPING,
+        endpoint_ids=(f"e{rank}",), attempt=BEGIN_US, process_state=state,
         cpu_ns=(now - BEGIN_US) * US_NS // 50,
     )  # fmt: skip
     held = CollectiveSnapshot(

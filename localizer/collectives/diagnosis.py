@@ -78,6 +78,8 @@ class Finding:
         Of an operation that all launched: those whose GPU has not come to it, while others' has.
     finished
         Of an operation that all launched: those that have finished it.
+    circle
+        Those that wait for each other, if any do.
     doubts
         What makes it less sure.
     stacks
@@ -99,6 +101,7 @@ class Finding:
     stacks: tuple[tuple[str, tuple[int, ...]], ...] = ()
     finished: tuple[int, ...] = ()
     unbegun: tuple[int, ...] = ()
+    circle: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,6 +514,7 @@ class _Explainer:
                 "these ranks launch operations of several groups in different orders: compare them",
             ),
             candidates=tuple(f"rank {rank}" for rank in ranks),
+            circle=ranks,
         )
 
     def _finding(
@@ -527,6 +531,7 @@ class _Explainer:
         candidates: tuple[str, ...] = (),
         unbegun: tuple[int, ...] = (),
         finished: tuple[int, ...] = (),
+        circle: tuple[int, ...] = (),
     ) -> Finding:
         waits = [wait for end in ends for wait in end.waits]
         if early := [rank for rank in ranks if rank in self._untimely]:
@@ -553,7 +558,7 @@ class _Explainer:
             waiting=waiting, age=age, evidence=tuple(evidence), doubts=tuple(doubts),
             next_steps=next_steps,
             stacks=where_ranks_are([self._snapshots[r] for r in sorted(shown)]), unbegun=unbegun,
-            finished=finished,
+            finished=finished, circle=circle,
         )  # fmt: skip
 
     def _doubts_of(self, waits: Sequence[Wait], age: Age) -> list[str]:

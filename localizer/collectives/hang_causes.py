@@ -82,10 +82,12 @@ def cause_of(
     """
     look = _Look(finding, communicator, job, now_ns)
     found = (
-        # One that does something else may have ended, or stopped, for that.
-        look.desynchronised()
+        # One that does something else may have ended, or stopped, for that. One of a circle that is
+        # gone has not: its last word says that it waits, which it does no more.
+        (None if finding.circle else look.desynchronised())
         or look.stopped()
         or look.ended()
+        or look.desynchronised()
         or look.network()
         or look.never_launched()
         or look.missing()
@@ -116,11 +118,16 @@ class _Look:
         self._job = job
         self._now_ns = now_ns
         self._behind = finding.hang_class is diagnosis.HangClass.NEVER_LAUNCHED
-        # Those of which the cause may be one: who is behind, or all who take part.
-        self._suspects = finding.ranks or tuple(
-            rank
-            for rank in finding.waiting
-            if rank in job.ranks and job.ranks[rank].operations.waits_in(communicator)
+        # Those of which the cause may be one: who is behind, who waits for each other, or all who
+        # take part.
+        self._suspects = (
+            finding.ranks
+            or finding.circle
+            or tuple(
+                rank
+                for rank in finding.waiting
+                if rank in job.ranks and job.ranks[rank].operations.waits_in(communicator)
+            )
         )
         # A rank whose GPU has not come to what all launched need not wait for anything itself.
         launched = {*self._suspects, *finding.unbegun}
@@ -318,9 +325,12 @@ class _Look:
 
         Nothing has been heard of it for longer than between two readings, or its GPU went on since:
         a job that is slow waits for longer than it ever did. And nothing else tells why what all
-        launched does not end.
+        launched does not end, or why ranks wait for each other.
         """
-        if cause.hang_class not in {HangClass.UNDECIDED, HangClass.GPU_STOPPED}:
+        unsure = {HangClass.UNDECIDED, HangClass.GPU_STOPPED}
+        if self._finding.circle:
+            unsure.add(HangClass.DESYNCHRONISED)
+        if cause.hang_class not in unsure:
             return False
         states = [s for r, s in self._launched.items() if not cause.ranks or r in cause.ranks]
         return any(

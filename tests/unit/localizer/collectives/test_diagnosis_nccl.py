@@ -232,6 +232,7 @@ def test_ranks_that_wait_for_each_other_in_a_circle_are_told() -> None:
     (finding,) = judge(ranks).findings
     assert finding.hang_class is HangClass.DESYNCHRONISED
     assert finding.candidates == ("rank 0", "rank 1")
+    assert finding.circle == (0, 1)
 
 
 def test_a_send_that_nobody_receives_names_the_receiver() -> None:
