@@ -229,24 +229,25 @@ class ArrivalClock:
         """Return whether the log pauses now."""
         return now_ns - self.time_ns(now_ns, usual_ns) > PAUSE_INTERVALS * usual_ns
 
-    def sent_since_ns(self, arrived_ns: int, agent: Agent | None) -> int:
+    def sent_since_ns(self, arrived_ns: int, agent: Agent | None, intervals: int) -> int:
         """Return when a heartbeat was sent at the earliest; those of a pause arrive after it.
 
-        Once an agent has caught up its heartbeats come an interval apart again: none of these is of
-        the pause.
+        They come in batches, some more than an interval apart. So it is counted from the one
+        before in intervals, as an agent numbers its heartbeats also while nobody takes them.
 
         Parameters
         ----------
         agent
             What was known before of the agent that sent it; None: nothing.
+        intervals
+            How many intervals after the agent's last heartbeat this one was sent, at least.
         """
         paused_ns, reconnected_ns = self._pauses_ns[-1]
         if not paused_ns < arrived_ns <= reconnected_ns:
             return arrived_ns
-        if agent is None or agent.heard_ns <= paused_ns:
+        if agent is None:
             return paused_ns
-        apart = arrived_ns - agent.heard_ns > agent.interval_ns // 2
-        return arrived_ns if apart or agent.sent_ns > paused_ns else paused_ns
+        return min(arrived_ns, max(paused_ns, agent.sent_ns + intervals * agent.interval_ns))
 
     @property
     def pauses_ns(self) -> tuple[tuple[int, int], ...]:
@@ -320,7 +321,10 @@ class Liveness:
             self.refused += 1
             return
         self._arrivals.observe_arrival(partition, arrived_ns, self._usual_ns)
-        sent_ns = self._arrivals.sent_since_ns(arrived_ns, agent)
+        leaving = beat.state is AgentState.LEAVING
+        # That it leaves, an agent says between two.
+        intervals = beat.seq - agent.seq - leaving if agent is not None and known else 0
+        sent_ns = self._arrivals.sent_since_ns(arrived_ns, agent, max(intervals, 0))
         if agent is None:
             self._membership_version += 1
             agent = self._agents[beat.agent_id] = Agent(
@@ -338,7 +342,7 @@ class Liveness:
         agent.interval_ns, agent.host_id, agent.partition = interval_ns, beat.host_id, partition
         agent.incarnation, agent.seq = beat.incarnation, beat.seq
         agent.host_delay_ns = beat.host_delay_ns
-        agent.leaving = beat.state is AgentState.LEAVING
+        agent.leaving = leaving
         if agent.leaving or agent.silences:
             self._excusable.add(beat.agent_id)
         else:

@@ -324,3 +324,21 @@ def test_heartbeats_of_a_pause_arrive_together_and_are_not_ordinary() -> None:
     back = START + 15 * SECOND_NS
     liveness.observe_heartbeat(heartbeat("c", back, 0, incarnation=2), back)
     assert liveness.excused("c", START + 8 * SECOND_NS, START + 16 * SECOND_NS, prober="a")
+
+
+def test_batches_of_a_pause_a_second_apart_are_not_ordinary() -> None:
+    """An agent said at second 11 that it leaves, and was back at 15; all came from 12.5 on."""
+    liveness = beating(("a", "b", "c"))
+    go_on(liveness, ("a", "b"), 12, 20)
+    late = START + 25 * SECOND_NS // 2
+    liveness.observe_heartbeat(heartbeat("c", late, 5), late)
+    late += 11 * SECOND_NS // 10
+    for seq in range(6, 12):
+        liveness.observe_heartbeat(heartbeat("c", late, seq), late)
+    leaving = heartbeat("c", late, 12, state=AgentState.LEAVING)
+    liveness.observe_heartbeat(leaving, late)
+    back = START + 15 * SECOND_NS
+    liveness.observe_heartbeat(heartbeat("c", back, 0, incarnation=2), back)
+    assert liveness.excused("c", START + 12 * SECOND_NS, START + 16 * SECOND_NS, prober="a")
+    # Its heartbeats of these seconds came.
+    assert not liveness.excused("c", START + 8 * SECOND_NS, START + 16 * SECOND_NS, prober="a")
