@@ -147,7 +147,8 @@ def shown_by_now(
     if family is AnomalyFamily.LATENCY:
         since_ns = now_ns - min(flow.seen_ns for flow in fresh)
         return Shown(min(MOST["latency"], LEAST + since_ns / WINDOW_SPREAD_NS))
-    if cut_share(fresh) >= 0.5:
+    # A cut that is over was one as well: it is known within a round, or not at all.
+    if cut_share(fresh) >= 0.5 or all(flow.cut for flow in fresh):
         return Shown.by_reports(fresh, bad, now_ns=now_ns, alike=alike)
     since_ns = now_ns - min(flow.onset_ns for flow in fresh)
     return Shown(min(MOST["loss"], max(LEAST, 1.0 - exp(-since_ns / LOSS_MEAN_NS))))

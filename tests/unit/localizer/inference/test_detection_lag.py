@@ -66,6 +66,16 @@ def test_what_was_cut_off_for_long_does_not_date_a_fault() -> None:
     assert shown([chronic, *flows], 60_700).of("c") == shown(flows, 60_700).of("c") == LEAST
 
 
+def test_a_brief_cut_that_is_over_dates_a_cut() -> None:
+    """Of a fault that opened meanwhile only that one is left: it was no slowly found loss."""
+    brief = Cut("a", 0, open=False)
+    assert shown([brief], 2_900) == shown([Cut("a", 0)], 2_900)
+    assert shown([brief], 2_900).of("b") == MOST["cut"]
+    # Beside partial loss it may be of that one.
+    lossy = Cut("b", 0, cut=False)
+    assert shown([brief, lossy], 2_900).of("b") < 0.5
+
+
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3_000)), min_size=1),
     st.integers(0, 10_000),
