@@ -180,7 +180,7 @@ class Lifecycle:
             if young is not None:
                 matched.add(young.event.fault_id)
                 changed += self._take_over(young, claim, now_ns)
-            elif claim.ready and self._is_new(claim, situation.echoes):
+            elif claim.ready and self._is_new(claim, situation.echoes, now_ns):
                 changed += self._open(claim, matched, now_ns)
         for incident in changed:
             incident.event = replace(incident.event, unexplained_paths=situation.unexplained)
@@ -265,13 +265,14 @@ class Lifecycle:
                 return incident
         return None
 
-    def _is_new(self, claim: Claim, echoes: frozenset[FlowId]) -> bool:
+    def _is_new(self, claim: Claim, echoes: frozenset[FlowId], now_ns: int) -> bool:
         """Return whether enough of a claim's 5-tuples belong to no open fault."""
         if claim.group in HOST_GROUPS:
             return True
         if any(self._shadows(incident, claim) for incident in self.open_faults()):
             return False
-        over = self.resolved_faults() if len(claim.keys) < self._config.min_flows else []
+        few = len(claim.keys) < self._config.min_flows
+        over = [i for i in self.resolved_faults() if few or self._may_outlast(i, claim, now_ns)]
         over += [i for i in self.open_faults() if i.group in HOST_GROUPS and i.quiet_ns is not None]
         if any(self._left_over(incident, claim) for incident in over):
             return False
@@ -293,6 +294,18 @@ class Lifecycle:
             incident.group == claim.group
             and event.component_id in claim.near
             and abs(us_to_ns(event.onset_at) - claim.onset_ns) <= TOGETHER_NS
+        )
+
+    def _may_outlast(self, incident: Incident, claim: Claim, now_ns: int) -> bool:
+        """Return whether latency of a fault that is over may still be reported, in part.
+
+        Windows tell it until they close. An agent that restarts in one takes back what was told of
+        its endpoints, which resolves the fault, and what is repeated then looks new.
+        """
+        return (
+            incident.group == claim.group == LATENCY
+            and not _is_same(incident, claim)
+            and now_ns - incident.changed_ns < self._config.aftermath_ns
         )
 
     @staticmethod

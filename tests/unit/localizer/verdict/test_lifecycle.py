@@ -1,5 +1,6 @@
 """Faults over time."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -274,6 +275,23 @@ def test_what_is_left_of_an_agents_fault_is_no_fault_of_the_network() -> None:
     assert life.step(left) == []
     later = replace(left, onset_ns=life.now)
     assert [event.component_id for event in life.step(later)] == ["cable"]
+
+
+def test_what_windows_still_tell_of_a_fault_is_no_latency_elsewhere() -> None:
+    """An agent restarted and took back what was told; until its windows close it comes again."""
+    life = Life()
+    slow = claim("rnic", keys(12), "high_latency")
+    assert [event.component_id for event in life.step(slow)] == ["rnic"]
+    life.step()
+    assert [event.state for event in life.step(seconds=3)] == [RESOLVED]
+    left = claim("switch", keys(9), "high_latency")
+    assert life.step(left, seconds=5) == []
+    # More than the fault had, what began since, and what lasts is news.
+    for news in (replace(left, keys=keys(13)), replace(left, onset_ns=life.now + SECOND_NS)):
+        other = deepcopy(life)
+        assert [event.component_id for event in other.step(news)] == ["switch"]
+    assert life.step(left, seconds=40) == []
+    assert [event.component_id for event in life.step(left, seconds=20)] == ["switch"]
 
 
 def test_what_the_height_has_shown_stays_while_a_fault_clears() -> None:
