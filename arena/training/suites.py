@@ -16,7 +16,7 @@ from arena.training.troubles import Pauses, RankTrouble, Trouble
 from arena.world.topology import host_id
 from schemas.units import US_PER_S
 
-MEASURED_FROM: Final = 10_070
+MEASURED_FROM: Final = 10_080
 # Faults of ranks; of the last but one the network's agents tell as well, the last is none.
 RANK_KINDS: Final = (
     Trouble.STOPPED, Trouble.EXITED, Trouble.LOADER, Trouble.DEADLOCK, Trouble.GPU, Trouble.SIZE,
