@@ -24,9 +24,11 @@ LEAST_WAITS: Final = 32
 # A collector reads each rank every two seconds, and ranks at different moments. What two reads of
 # each rank show pending is not one that began between the reads of two ranks.
 READ_TWICE_US: Final = 4_000_000
-# The first operations of a communicator take longer than others': connections are made for it, and
-# in a job's first iteration each rank compiles its program at its own pace.
+# The first operation of a communicator takes longer than others' do: connections are made for it,
+# and in a job's first iteration each rank compiles its program at its own pace.
 FIRST_US: Final = 6_000_000
+# Of fewer waits that ended it may be the first operation still, which some ranks have finished.
+FIRST_WAITS: Final = 8
 # Of the timeout after which the program gives an operation up. With NCCL's ten minutes it is one.
 TIMEOUT_SHARE: Final = 0.1
 # Where an operation has no timeout: PyTorch's of NCCL.
@@ -70,8 +72,9 @@ def limit_of(own: UsualWaits, every: UsualWaits, communicators: int, timeout_ms:
     """
     if (limit := own.limit(communicators)) is not None:
         return limit
-    limit = every.limit(communicators)
-    return patience(timeout_ms) if limit is None else max(FIRST_US, limit)
+    if (limit := every.limit(communicators)) is None:
+        return patience(timeout_ms)
+    return limit if own.count >= FIRST_WAITS else max(FIRST_US, limit)
 
 
 def given_up(timeout_ms: int | None) -> int:

@@ -6,6 +6,7 @@ from math import log
 from localizer.collectives.usual_waits import (
     FALSE_ALARMS,
     FIRST_US,
+    FIRST_WAITS,
     LEAST_WAITS,
     READ_TWICE_US,
     UsualWaits,
@@ -40,10 +41,12 @@ def test_few_waits_are_judged_by_the_whole_job_or_by_the_timeout() -> None:
     assert limit_of(few, few, 1, 1_800_000) == 180 * SECOND_US
 
 
-def test_the_first_operations_of_a_communicator_may_take_longer_than_others() -> None:
+def test_the_first_operation_of_a_communicator_may_take_longer_than_others() -> None:
     """Connections are made, and programs compiled, which nothing of the job has shown yet."""
     short = waits(1_000, SECOND_US // 10)
     assert limit_of(UsualWaits(), short, 2, None) == FIRST_US
+    assert limit_of(waits(FIRST_WAITS - 1, SECOND_US), short, 2, None) == FIRST_US
+    assert limit_of(waits(FIRST_WAITS, SECOND_US), short, 2, None) == READ_TWICE_US
     assert limit_of(short, short, 2, None) == READ_TWICE_US
 
 
