@@ -89,12 +89,13 @@ def feed(
     *,
     size: int,
     state: ProcessState = ProcessState.SLEEPING,
+    counted: bool = True,
 ) -> None:
-    """Give the watcher what a rank launched."""
+    """Give the watcher what a rank launched; its process takes 2 % of a core, if `counted`."""
     process = RankProcess(
         cluster="lab", task_id="job1", rank=rank, world_size=size, host_id=f"h{rank}",
         endpoint_ids=(f"e{rank}",), attempt=BEGIN_US, process_state=state,
-        cpu_ns=(now - BEGIN_US) * US_NS // 50,
+        cpu_ns=(now - BEGIN_US) * US_NS // 50 if counted else None,
     )  # fmt: skip
     held = CollectiveSnapshot(
         rank=rank, source="", library="gloo", version="2.10", taken_at=now,

@@ -81,13 +81,14 @@ def cause_of(
         What has waited longer than it may, longest first.
     """
     look = _Look(finding, communicator, job, now_ns)
+    odd = look.desynchronised()
     found = (
         # One that does something else may have ended, or stopped, for that. One of a circle that is
         # gone has not: its last word says that it waits, which it does no more.
-        (None if finding.circle else look.desynchronised())
+        (None if finding.circle else odd)
         or look.stopped()
         or look.ended()
-        or look.desynchronised()
+        or odd
         or look.network()
         or look.never_launched()
         or look.missing()

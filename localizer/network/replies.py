@@ -195,13 +195,9 @@ class ReplyWays:
         words, chance = words[order], np.concatenate([chance for _, chance in parts])[order]
         begins = np.flatnonzero(np.diff(words, prepend=NOT_LOOKED_UP))
         most = np.maximum.reduceat(chance, begins) if len(begins) else chance
-        words = words[begins]
-        cuts = np.searchsorted(words, np.arange(len(pairs) + 1) << WORD).tolist()
-        numbers = words & ((1 << WORD) - 1)
+        numbers, cuts = _by_owner(words[begins], len(pairs))
         # Copies: a pair that stays would keep all others' numbers in memory.
-        return [
-            (numbers[begin:end].copy(), most[begin:end].copy()) for begin, end in pairwise(cuts)
-        ]
+        return [(numbers[begin:end].copy(), most[begin:end].copy()) for begin, end in cuts]
 
     def _known_ways(self, pair: Pair) -> list[Numbered]:
         """Return the shares of a pair by each of its sources; the greatest of them counts."""
@@ -238,12 +234,10 @@ class ReplyWays:
         words = np.sort(words[self.in_fabric(rows) & (mine >= 0)[:, None]])
         begins = np.flatnonzero(np.diff(words, prepend=NOT_LOOKED_UP))
         crossing = np.diff(begins, append=len(words))
-        words = words[begins]
-        cuts = np.searchsorted(words, np.arange(len(wanted) + 1) << WORD).tolist()
-        numbers = words & ((1 << WORD) - 1)
+        numbers, cuts = _by_owner(words[begins], len(wanted))
         return {
             other: (int(counts[other]), numbers[begin:end], crossing[begin:end])
-            for other, (begin, end) in zip(wanted, pairwise(cuts), strict=True)
+            for other, (begin, end) in zip(wanted, cuts, strict=True)
         }
 
     def in_fabric(self, numbers: Int64s | Numbers) -> Bools:
@@ -333,3 +327,15 @@ class ReplyWays:
                 n for n in near if kinds(n) is ComponentKind.SWITCH
             )
         return self._leaves_of[endpoint_id]
+
+
+def _by_owner(words: Int64s, owners: int) -> tuple[Int64s, list[tuple[int, int]]]:
+    """Return the numbers in sorted keys, and between which of them those of each owner lie.
+
+    Parameters
+    ----------
+    words
+        Ascending keys of an owner, from 0 on, and a number of the index.
+    """
+    cuts = np.searchsorted(words, np.arange(owners + 1) << WORD).tolist()
+    return words & ((1 << WORD) - 1), list(pairwise(cuts))

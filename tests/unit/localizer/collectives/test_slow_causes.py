@@ -3,37 +3,20 @@
 from collections.abc import Mapping
 from typing import Any
 
-from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.hang_watch import HangWatch
-from localizer.collectives.rank_batch import BatchHead, RankBatch
 from schemas.enums import (
-    CollectiveSource,
     CollectiveState,
     FaultLifecycle,
     HangClass,
-    ProcessState,
 )
-from schemas.records import CollectiveOp, CollectiveSnapshot, Hang, RankSocket, SocketBatch
-from schemas.records.batches import RankProcess, batch_of
+from schemas.records import Hang, RankSocket, SocketBatch
 from schemas.units import US_NS
 from tests.collective_batches import socket
+from tests.made_job import BEGIN_US, feed, operation
 
 RANKS = 4
-BEGIN_US = 1_700_000_000_000_000
 PERIOD_US = 2_000_000
 WORK_US = 200_000
-
-
-def operation(number: int, at: int, *, done: bool) -> CollectiveOp:
-    """Return an all-reduce of all ranks."""
-    return CollectiveOp(
-        communicator="0", operation="all_reduce", sequence=number, is_p2p=False, record_id=number,
-        op_id=number, sender=None, receiver=None, input_sizes=((64,),), output_sizes=((64,),),
-        input_dtypes=("Float",), output_dtypes=("Float",), n_bytes=256, launched_at=at,
-        started_at=None, completed_at=None, missing_reason="gloo",
-        state=CollectiveState.COMPLETED if done else CollectiveState.SCHEDULED, retired=done,
-        timeout_ms=1_800_000, stack=(),
-    )  # fmt: skip
 
 
 def run(
@@ -64,23 +47,12 @@ def run(
     for read in range(BEGIN_US, BEGIN_US + end_s * 1_000_000, PERIOD_US):
         for rank in range(RANKS):
             ops = [
-                operation(n, at, done=ends[n] <= read)
+                operation(n, ("0", n, at, None), done=ends[n] <= read)
                 for n, at in enumerate(launched[rank])
                 if at <= read and n >= sent[rank]
             ]
             sent[rank] += sum(o.state is CollectiveState.COMPLETED for o in ops)
-            process = RankProcess(
-                cluster="lab", task_id="job1", rank=rank, world_size=RANKS, host_id=f"h{rank}",
-                endpoint_ids=(f"e{rank}",), attempt=BEGIN_US, process_state=ProcessState.SLEEPING,
-            )  # fmt: skip
-            held = CollectiveSnapshot(
-                rank=rank, source="", library="gloo", version="2.10", taken_at=read,
-                taken_at_missing_reason=None, dropped_before=0, communicators=(), operations=(),
-            )  # fmt: skip
-            source = CollectiveSource.FLIGHT_RECORDER
-            batch = batch_of(held, process, taken_at=read, source=source, whole=False)
-            told = RankBatch(BatchHead.of(batch), BatchOperations.of_records(ops))
-            watch.feed(batch.rank_id, told, read * US_NS)
+            feed(watch, rank, read, tuple(ops), size=RANKS, counted=False)
             if sockets and wrong_s <= (read - BEGIN_US) / 1e6 < heals_s:
                 watch.feed("", _sockets(rank, read, sockets), read * US_NS)
         found += watch.advance(read * US_NS)
