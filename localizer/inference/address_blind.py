@@ -98,13 +98,12 @@ def find_doubts(
             continue
         for place in filter(places.is_directed, ways[flow.key]):
             through[place].append(flow)
-    # Of all rows at once: each place is crossed by hundreds, and there may be a thousand places.
-    lag_of = good.lags(np.arange(len(good.mask)), shown)
+    lag_of = good.lag_of(shown)
     chances: dict[str, float] = {}
     contested = set()
     for place in filter(places.is_alone, sorted(through.keys() - partial)):
         rows = places.rows(place)
-        lags = lag_of[rows[good.mask[rows]]]
+        lags = good.lags(rows[good.mask[rows]], lag_of)
         lags[lags >= MOST["cut"]] = KNOWN
         lost = [_lost(flow) for flow in through[place]]
         chances[place] = chance_of_each(lost, lags)

@@ -77,9 +77,15 @@ class GoodFlows:
         places = np.unique(np.concatenate([self.index.rows_with(n) for n in numbers]))
         return int(self.mask[places].sum())
 
-    def lags(self, places: Int64s, shown: Shown) -> Floats:
-        """Return the share of the truly bad 5-tuples that is detected, by row, shape (k,)."""
-        found: Floats = self._lag_of(shown)[self.index.rows[places, PROBER]]
+    def lags(self, places: Int64s, lag_of: Floats) -> Floats:
+        """Return the share of the truly bad 5-tuples that is detected, by row, shape (k,).
+
+        Parameters
+        ----------
+        lag_of
+            `lag_of`, which takes time for each number of the index.
+        """
+        found: Floats = lag_of[self.index.rows[places, PROBER]]
         return found
 
     def alike(self, components: Iterable[str]) -> float:
@@ -98,11 +104,17 @@ class GoodFlows:
         One set of rows for each share of truly bad ones that is detected; at least one.
         """
         return tuple(
-            part.rows(column, width, lag) for part, lag in self._by_lag(self._lag_of(shown))
+            part.rows(column, width, lag) for part, lag in self._by_lag(self.lag_of(shown))
         )
 
-    def _lag_of(self, shown: Shown) -> Floats:
-        """Return the share of the truly bad 5-tuples that is detected, by number of the prober."""
+    def lag_of(self, shown: Shown) -> Floats:
+        """Return the share of the truly bad 5-tuples that is detected, by number of the prober.
+
+        Returns
+        -------
+        ndarray
+            Shape as `FlowIndex.crossing`.
+        """
         found = np.full(len(self.index.crossing), shown.usual)
         for agent, share in shown.heard.items():
             found[self.index.probers.get(agent, NOTHING)] = share

@@ -102,6 +102,7 @@ def selective_evidence(
         for switch, bad in cut.items()
     }
     at_end = _rows_by_end(good.index, set().union(*shared.values()))
+    lag_of = good.lag_of(shown)
     for switch, common in shared.items():
         if not common:
             continue
@@ -109,7 +110,7 @@ def selective_evidence(
         number = index.components.get(switch, NOTHING)
         places = index.rows_with(number)
         places = places[good.mask[places]]
-        lags = good.lags(places, shown)
+        lags = good.lags(places, lag_of)
         ours = np.unique(np.concatenate([at_end[end] for end in common]))
         ours = ours[good.mask[ours]]
         touched = (index.rows[ours, CROSSED:] == number).any(axis=1)
@@ -122,8 +123,8 @@ def selective_evidence(
                 for flow in (all_bad if far else ())
                 if flow.cut and flow.key not in mine and not common.isdisjoint(flow.key[:2])
             ],
-            good=_with_lags(good, ours[touched], shown),
-            good_replies=_with_lags(good, ours[~touched] if far else ours[:0], shown),
+            good=_with_lags(good, ours[touched], lag_of),
+            good_replies=_with_lags(good, ours[~touched] if far else ours[:0], lag_of),
             lags=lags,
             endpoint_count=len(np.unique(index.ends[places])),
             reply_share=partial(_reply_share, shares, switch),
@@ -145,20 +146,20 @@ def _rows_by_end(index: FlowIndex, ends: Collection[str]) -> dict[str, Int64s]:
     names = [end for end in ends if end in index.endpoints]
     if not names:
         return found
-    place = np.full(len(index.endpoints) + 1, -1)
-    place[[index.endpoints[name] for name in names]] = np.arange(len(names))
-    at_end = np.where(index.live[:, None], place[index.ends], -1)
-    rows, side = np.nonzero(at_end >= 0)
-    which = at_end[rows, side]
+    numbers = np.array([index.endpoints[name] for name in names], np.int32)
+    places = np.flatnonzero(np.isin(index.ends.ravel(), numbers))
+    rows, which = places // 2, index.ends.ravel()[places]
     order = np.argsort(which, kind="stable")
-    cuts = np.searchsorted(which[order], np.arange(len(names) + 1)).tolist()
-    for name, begin, end in zip(names, cuts, cuts[1:], strict=False):
-        found[name] = rows[order[begin:end]]
+    begins = np.searchsorted(which[order], numbers, "left").tolist()
+    ends_at = np.searchsorted(which[order], numbers, "right").tolist()
+    for name, begin, end in zip(names, begins, ends_at, strict=True):
+        ours = rows[order[begin:end]]
+        found[name] = ours[index.live[ours]]
     return found
 
 
-def _with_lags(good: GoodFlows, places: Int64s, shown: Shown) -> list[tuple[FlowId, float]]:
-    lags = good.lags(places, shown).tolist()
+def _with_lags(good: GoodFlows, places: Int64s, lag_of: Floats) -> list[tuple[FlowId, float]]:
+    lags = good.lags(places, lag_of).tolist()
     return [(good.index.key(p), lag) for p, lag in zip(places.tolist(), lags, strict=True)]
 
 

@@ -40,7 +40,7 @@ def test_sets_of_rows_with_one_lag_each_are_together_all_good_ones() -> None:
     by_hand = [
         shown.of(index.prober(place)) for place in range(len(index)) if bool(good.mask[place])
     ]
-    assert good.lags(np.flatnonzero(good.mask), shown).tolist() == by_hand
+    assert good.lags(np.flatnonzero(good.mask), good.lag_of(shown)).tolist() == by_hand
     (one,) = good.columns(Columns.of(causes), len(causes), Shown(0.98))
     assert (one.lag, one.total, one.counts.tolist()) == (0.98, 11, [6.0, 11.0])
     assert good.alike(["leaf", "unknown"]) == 3.0
