@@ -18,6 +18,7 @@ from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.facts.inputs import Event
 from localizer.inference import search
+from localizer.verdict.silences import SILENT_LINE
 from ops.bench.rig import process_cost
 from ops.bench.rig.growth import Curve, call_alone, slope_figure
 from ops.bench.rig.report import Figure, Parts, Say, figure
@@ -64,6 +65,7 @@ class Run:
         works as time goes by: no step begins before its time or before the last one ended
     peak_mb : largest resident size of the process
     opened : components of the faults that were opened, each with all of its candidates
+    silent : agents that a verdict lists, for those silent at once are one fault
     truth : what was wrong
     transitions : events published in all
     """
@@ -77,13 +79,14 @@ class Run:
     out_s: float = 0.0
     peak_mb: float = 0.0
     opened: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
     truth: list[Fault] = field(default_factory=list)
     transitions: int = 0
 
     @property
     def named(self) -> list[Fault]:
-        """Faults of which a verdict names the component."""
-        first = {names[0] for names in self.opened.values()}
+        """Faults of which a verdict names the component, or lists it among silent agents."""
+        first = {names[0] for names in self.opened.values()} | self.silent
         return [fault for fault in self.truth if fault.component_id in first]
 
     @property
@@ -189,6 +192,9 @@ def _note(run: Run, said: Sequence[FaultEvent]) -> bool:
     for event in said:
         names = (event.component_id, *(c.component_id for c in event.candidates))
         run.opened[event.fault_id] = tuple(dict.fromkeys(names))
+        for line in event.evidence:
+            if line.startswith(SILENT_LINE):
+                run.silent.update(line.removeprefix(SILENT_LINE).split(", "))
     return any(event.state is FaultLifecycle.OPEN for event in said)
 
 

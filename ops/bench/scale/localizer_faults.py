@@ -26,6 +26,7 @@ REPEAT_NS: Final = 5 * SECOND_NS
 LOSS_MEAN_NS: Final = 6 * SECOND_NS
 # A window of latency closes so long after the fault, everywhere at once.
 WINDOW_NS: Final = 8 * SECOND_NS
+SLOW: Final = (AnomalyKind.LATENCY, AnomalyKind.WEAK_LATENCY)
 RTT_NS: Final = 16_000
 SHIFT_NS: Final = 200_000
 # Of 50: what a fabric of this size has at once on a bad day, and more.
@@ -168,7 +169,9 @@ class Troubles:
         for flow in self._crossing(number):
             onset_ns = self._at_ns + int(self._world.phase_ns[flow])
             after_ns = self._at_ns + WINDOW_NS - onset_ns
-            yield self._anomaly(flow, AnomalyKind.LATENCY, onset_ns, after_ns, counts=(10, 0))
+            # A worker reports both where every packet is delayed: the second says it is no queue.
+            for kind in SLOW:
+                yield self._anomaly(flow, kind, onset_ns, after_ns, counts=(10, 0))
             yield self._world.trace(
                 flow, onset_ns + 3 * SECOND_NS, TraceCause.LATENCY, late=(number, SHIFT_NS)
             )
@@ -178,7 +181,7 @@ class Troubles:
     ) -> Rec:
         src, dst, index = self._world.key(flow)
         at_ns = onset_ns + after_ns
-        late = kind is AnomalyKind.LATENCY
+        late = kind in SLOW
         self.bad.add(flow)
         self.anomalies += 1
         record = Anomaly(
