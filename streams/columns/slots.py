@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.columns.arrays import Int64s
+from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.compiled import compiled
 from streams.columns.closing import describe_sorted, rank
 from streams.columns.quantities import COLUMNS, COUNT, MEDIANS, NONE, ROUND_TRIP
@@ -49,83 +49,118 @@ def network(slots: int) -> NDArray[np.int32]:
     return np.array(pairs, np.int32).reshape(-1, 2)
 
 
-def slot_values(counts: Plane, slots: Plane) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Return what `streams.columns.closing.window_values` returns.
+def slotted(counts: Plane, agent_of: Int64s, marked: Bools) -> Int64s:
+    """Return the rows of some agents that use slots, ascending.
 
     Parameters
     ----------
     counts
         (rows,) slots that are used.
-    slots
-        (quantities, slots, rows); -1: not measured.
+    agent_of
+        (rows or fewer,) numbers of the rows' agents; further rows use none.
+    marked
+        (agents,) marks of the agents, by number.
     """
-    present = np.flatnonzero(counts).astype(np.int64)
-    ok = np.empty(len(present), np.int64)
-    values = np.full((len(present), len(COLUMNS)), NONE, np.int64)
+    rows = np.empty(len(counts), np.int64)
+    return rows[: _slotted(counts, agent_of, marked, rows)].copy()
+
+
+def slot_values(counts: Plane, slots: Plane, rows: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Return what `streams.columns.closing.window_values` returns.
+
+    Parameters
+    ----------
+    counts
+        (all rows,) slots that are used.
+    slots
+        (quantities, slots, all rows); -1: not measured.
+    rows
+        (n,) rows that use some, ascending.
+    """
+    sent, ok = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    values = np.empty((len(rows), len(COLUMNS)), np.int64)
     length = slots.shape[1]
     _describe(
-        counts, slots, network(length), np.empty((length, TILE), np.int32),
-        np.empty(length, np.int64), ok, values,
+        rows, counts, slots, network(length), np.empty((length, TILE), np.int32),
+        np.empty(length, np.int64), sent, ok, values,
     )  # fmt: skip
-    return present, counts[present].astype(np.int64), ok, values
+    return rows, sent, ok, values
+
+
+@compiled
+def _slotted(counts: Plane, agent_of: Int64s, marked: Bools, rows: Int64s) -> int:
+    """Write the rows; return how many."""
+    found = 0
+    for row in range(min(len(counts), len(agent_of))):
+        if counts[row] > 0 and marked[agent_of[row]]:
+            rows[found] = row
+            found += 1
+    return found
 
 
 @compiled
 def _describe(
+    rows: Int64s,
     counts: Plane,
     slots: Plane,
     pairs: NDArray[np.int32],
     tile: NDArray[np.int32],
     room: NDArray[np.int64],
+    sent: NDArray[np.int64],
     ok: NDArray[np.int64],
     values: NDArray[np.int64],
 ) -> None:
-    """Write answers and values of the rows that have results, in their order."""
-    number = 0
-    for first in range(0, len(counts), TILE):
-        rows = min(TILE, len(counts) - first)
+    """Write counts and values of some rows, in their order."""
+    for first in range(0, len(rows), TILE):
+        some = rows[first : first + TILE]
         most = 0
-        for place in range(rows):
-            most = max(most, counts[first + place])
-        if most == 0:
-            continue
-        here = number
+        for place in range(len(some)):
+            most = max(most, counts[some[place]])
         for quantity in range(COUNT):
-            _sort_tile(counts, slots[quantity], first, rows, most, pairs, tile)
-            here = number
-            for place in range(rows):
-                count = counts[first + place]
-                if count == 0:
-                    continue
+            _sort_tile(some, counts, slots[quantity], most, pairs, tile)
+            for place in range(len(some)):
+                number, count = first + place, counts[some[place]]
                 none = _negative(tile, place, count)
                 known = count - none
-                if quantity == ROUND_TRIP:
-                    ok[here] = known
-                    for nth in range(known):
-                        room[nth] = tile[none + nth, place]
-                    if known > 0:
-                        describe_sorted(room[:known], values, here)
-                elif known > 0:
-                    values[here, MEDIANS + quantity] = tile[none + rank(known, _P50), place]
-                here += 1
-        number = here
+                if quantity != ROUND_TRIP:
+                    middle = tile[none + rank(known, _P50), place] if known > 0 else NONE
+                    values[number, MEDIANS + quantity] = middle
+                    continue
+                sent[number], ok[number] = count, known
+                for nth in range(known):
+                    room[nth] = tile[none + nth, place]
+                if known > 0:
+                    describe_sorted(room[:known], values, number)
+                else:
+                    for column in range(MEDIANS + 1):
+                        values[number, column] = NONE
 
 
 @compiled
 def _sort_tile(
+    some: Int64s,
     counts: Plane,
     plane: Plane,
-    first: int,
-    rows: int,
     most: int,
     pairs: NDArray[np.int32],
     tile: NDArray[np.int32],
 ) -> None:
     """Fill the tile with the values of some rows, ascending, EMPTY behind them."""
-    for slot in range(most):
-        for place in range(rows):
-            used = slot < counts[first + place]
-            tile[slot, place] = plane[slot, first + place] if used else EMPTY
+    least = most
+    for place in range(len(some)):
+        least = min(least, counts[some[place]])
+    begin, end = some[0], some[len(some) - 1] + 1
+    if least == most and end - begin == len(some):
+        # Nearly always: an agent's 5-tuples lie side by side, and have as many results.
+        for slot in range(most):
+            source = plane[slot, begin:end]
+            for place in range(len(some)):
+                tile[slot, place] = source[place]
+    else:
+        for slot in range(most):
+            for place in range(len(some)):
+                row = some[place]
+                tile[slot, place] = plane[slot, row] if slot < counts[row] else EMPTY
     # Not TILE: loops of a known length are unrolled before they could become vectors.
     width = tile.shape[1]
     for step in range(len(pairs)):

@@ -54,6 +54,8 @@ class Table(Generic[K]):
         }
         self._rows: dict[K, int] = {}
         self._keys: list[K | None] = []
+        # By row, whether it has a key.
+        self._in_use = np.zeros(FIRST_ROWS, np.bool_)
         self._free: list[int] = []
         # Told of each row whose key is removed.
         self.on_removed: list[Callable[[int], None]] = []
@@ -93,8 +95,8 @@ class Table(Generic[K]):
         return found if found is not None and found == key else key
 
     def rows(self) -> NDArray[np.int64]:
-        """Return all rows in use, in order of their creation."""
-        return np.fromiter(self._rows.values(), np.int64, len(self._rows))
+        """Return all rows in use, ascending."""
+        return np.flatnonzero(self._in_use)
 
     def row(self, key: K) -> int:
         """Return the key's row; a new one is fresh in every column."""
@@ -107,6 +109,7 @@ class Table(Generic[K]):
         """Give the key's row back."""
         row = self._rows.pop(key)
         self._keys[row] = None
+        self._in_use[row] = False
         self._free.append(row)
         for told in self.on_removed:
             told(row)
@@ -123,11 +126,13 @@ class Table(Generic[K]):
             if row == self.capacity:
                 self._grow()
         self._rows[key] = row
+        self._in_use[row] = True
         return row
 
     def _grow(self) -> None:
         before = self.capacity
         self.capacity += before if before < LARGE_ROWS else before // 4
+        self._in_use = grown(self._in_use, self.capacity)
         for name, column in self._columns.items():
             self._arrays[name] = grown(self._arrays[name], self.capacity, column.fresh)
 

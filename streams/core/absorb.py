@@ -7,7 +7,7 @@ that is not plain, which it leaves to `streams.core.machine` as it is, and after
 time makes something due.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,19 @@ from streams.columns.rounds import MAX_TIME_US, MISSING, OK_CODE, UNKNOWN_CODE
 from streams.columns.slots import MOST
 from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
 from streams.core.clock import MAX_GAP_NS
+from streams.core.even_rounds import count_even, gather_even, is_even
+from streams.core.partition_arrays import (
+    SPILL,
+    AgentArrays,
+    Bounds,
+    NoteArrays,
+    RecentArrays,
+    SeenArrays,
+    SlotArrays,
+)
 from streams.detectors.connectivity import CUT
 from streams.detectors.late_answers import LATE_NS
 from streams.detectors.recent import HOST_DELAYS, LATEST, OUTAGE_PROBES, SLOTS
-
-# Most open windows at a time that have slots; windows of a second may have more, which are rare.
-OPEN_WINDOWS: Final = 4
-# Most results of a window without a slot, before they become a chunk of it.
-SPILL: Final = 16_384
 
 MAX_AHEAD_US: Final = MAX_AHEAD_NS // US_NS
 
@@ -77,105 +82,6 @@ NOTED: Final = 7
 NOTED_LAST: Final = 8
 GRID: Final = 9
 NOW_PLACES: Final = 10
-
-
-class Bounds(NamedTuple):
-    """Settings and limits of one call, in nanoseconds.
-
-    Attributes
-    ----------
-    paused_ns : what the partition's active time is behind arrival
-    step_ns : grid of progress marks; points that arrival passes are noted if nothing else is due
-    due_ns : arrival from which on something is due
-    anchor_ns : active time from which on a place of the log has to be noted
-    quiet : no anomaly is open, so that answers of watched 5-tuples and grid points can wait
-    """
-
-    cluster: int
-    window_ns: int
-    lateness_ns: int
-    paused_ns: int
-    step_ns: int
-    due_ns: int
-    anchor_ns: int
-    quiet: bool
-
-
-class RecentArrays(NamedTuple):
-    """The arrays of `streams.detectors.recent`: by row; four by second and row or host.
-
-    `latest` is by place and row.
-    """
-
-    last_ns: NDArray[np.int64]
-    transport: NDArray[np.int8]
-    cut_off: NDArray[np.int8]
-    watched: NDArray[np.int8]
-    last_round: NDArray[np.int64]
-    probes: NDArray[np.int32]
-    losses: NDArray[np.int32]
-    prober: NDArray[np.int32]
-    responder: NDArray[np.int32]
-    sampled: NDArray[np.uint16]
-    sent: NDArray[np.uint16]
-    lost: NDArray[np.uint16]
-    late: NDArray[np.uint16]
-    turn: NDArray[np.int8]
-    latest: NDArray[np.int32]
-
-
-class SlotArrays(NamedTuple):
-    """Results of the open windows; a window's place is its index modulo their number.
-
-    A value of -1 was not measured; the round trip of a lost probe is -1.
-
-    Attributes
-    ----------
-    counts : (windows, rows) int32; slots in use
-    values : (windows, quantities, slots, rows) int32
-    spilled : (windows,) int64; results without a slot: values too large, slots too few
-    spill_rows : (windows, SPILL) int64; their rows
-    spill : (windows, quantities, SPILL) int64; their values
-    """
-
-    counts: NDArray[np.int32]
-    values: NDArray[np.int32]
-    spilled: NDArray[np.int64]
-    spill_rows: NDArray[np.int64]
-    spill: NDArray[np.int64]
-
-
-class NoteArrays(NamedTuple):
-    """Results for the detectors of probes, and grid points passed, in order.
-
-    `active_ns` is the active time of the round, `before_ns` that of the 5-tuple's latest probe
-    before. `sampled` marks a loss that counts as a sample. `grid` holds the points, nanoseconds.
-    """
-
-    row: NDArray[np.int64]
-    sent_ns: NDArray[np.int64]
-    active_ns: NDArray[np.int64]
-    ok: NDArray[np.bool_]
-    before_ns: NDArray[np.int64]
-    sampled: NDArray[np.bool_]
-    grid: NDArray[np.int64]
-
-
-class SeenArrays(NamedTuple):
-    """The arrays of `streams.core.clock.SeenRounds`."""
-
-    used: NDArray[np.int64]
-    rounds: NDArray[np.int64]
-
-
-class AgentArrays(NamedTuple):
-    """The columns of `streams.core.clock.AgentClocks`, by the agent's number."""
-
-    latest_ns: NDArray[np.int64]
-    reach_ns: NDArray[np.int64]
-    first_open: NDArray[np.int64]
-    entry_ns: NDArray[np.int64]
-    heard_ns: NDArray[np.int64]
 
 
 @compiled
@@ -266,15 +172,9 @@ def _absorb_round(
     # Later than all of this agent: its identity cannot have been here before.
     if started_ns <= agents.latest_ns[agent]:
         return NOT_PLAIN
-    least = items[_OFFSET_NS, 0]
-    most = least
-    for place in range(count):
-        offset = items[_OFFSET_NS, place]
-        least = min(least, offset)
-        most = max(most, offset)
-        for quantity in range(COUNT):
-            if not _is_delay(items[_VALUES + quantity, place]):
-                return NOT_PLAIN
+    least, most = _span(count, items)
+    if not _are_delays(count, items):
+        return NOT_PLAIN
     if least < 0 or most > MAX_ROUND_SPAN_NS or started_ns + least < agents.entry_ns[agent]:
         return NOT_PLAIN
     before_ns = now[ARRIVAL_NS]
@@ -289,20 +189,14 @@ def _absorb_round(
     first_open = agents.first_open[agent]
     if last - first_open >= width or last - first > 1:
         return NOT_PLAIN
-    used = seen.used[0]
-    if used >= len(seen.rounds) or now[NOTED] + count > MOST_RESULTS or now[GRID] >= GRIDS:
+    if seen.used[0] >= len(seen.rounds) or now[NOTED] + count > MOST_RESULTS or now[GRID] >= GRIDS:
         return NO_ROOM
     for window in (first % width, last % width):
         if slots.spilled[window] + count > SPILL:
             return NO_ROOM
 
     # From here on it counts.
-    seen.rounds[used, 0] = agent
-    seen.rounds[used, 1] = fields[_INCARNATION, 0]
-    seen.rounds[used, 2] = fields[_SEQ, 0]
-    seen.rounds[used, 3] = started_ns
-    seen.rounds[used, 4] = active_ns
-    seen.used[0] = used + 1
+    _note_seen(fields, started_ns, active_ns, seen)
     agents.latest_ns[agent] = started_ns
     agents.reach_ns[agent] = max(agents.reach_ns[agent], started_ns + most)
     agents.heard_ns[agent] = active_ns
@@ -313,8 +207,15 @@ def _absorb_round(
     now[ROUNDS] += 1
     now[RESULTS] += count
     _advance(now, active_ns // SECOND_NS, recent)
-    urgent = _count(count, started_ns, active_ns, items, rows, now, recent, notes, outcomes)
-    _gather(count, started_ns, first, last, items, rows, bounds.window_ns, slots)
+    urgent = False
+    if first == last and is_even(count, first % width, items, rows, recent, slots):
+        now[NOTED_LAST] = 0
+        outcomes.statuses[OK_CODE] += count
+        count_even(count, active_ns, items, rows, recent)
+        gather_even(count, first % width, items, rows, slots)
+    else:
+        urgent = _count(count, started_ns, active_ns, items, rows, now, recent, notes, outcomes)
+        _gather(count, started_ns, first, last, items, rows, bounds.window_ns, slots)
     point_ns = arrival_ns // bounds.step_ns * bounds.step_ns
     passed = point_ns > before_ns
     noted = now[NOTED_LAST] > 0
@@ -332,6 +233,20 @@ def _absorb_round(
 
 
 @inlined
+def _note_seen(
+    fields: NDArray[np.int64], started_ns: int, active_ns: int, seen: SeenArrays
+) -> None:
+    """Note the identity of a round."""
+    used = seen.used[0]
+    seen.rounds[used, 0] = fields[_AGENT, 0]
+    seen.rounds[used, 1] = fields[_INCARNATION, 0]
+    seen.rounds[used, 2] = fields[_SEQ, 0]
+    seen.rounds[used, 3] = started_ns
+    seen.rounds[used, 4] = active_ns
+    seen.used[0] = used + 1
+
+
+@inlined
 def _is_within(fields: NDArray[np.int64], arrived_ns: int) -> bool:
     incarnation, number = fields[_INCARNATION, 0], fields[_SEQ, 0]
     numbered = number >= 0 and number <= MAX_NUMBER
@@ -341,8 +256,26 @@ def _is_within(fields: NDArray[np.int64], arrived_ns: int) -> bool:
 
 
 @inlined
-def _is_delay(value: int) -> bool:
-    return bool(value == NULL or (value >= -MAX_RTT_NS and value <= MAX_RTT_NS))
+def _span(count: int, items: NDArray[np.int64]) -> tuple[int, int]:
+    """Return the offsets of the first and of the last probe."""
+    least = items[_OFFSET_NS, 0]
+    most = least
+    for place in range(count):
+        offset = items[_OFFSET_NS, place]
+        least = min(least, offset)
+        most = max(most, offset)
+    return least, most
+
+
+@compiled
+def _are_delays(count: int, items: NDArray[np.int64]) -> bool:
+    """Return whether all that was measured is within bounds; without a branch for each value."""
+    beyond = 0
+    for quantity in range(COUNT):
+        for place in range(count):
+            value = items[_VALUES + quantity, place]
+            beyond |= (value != NULL) & ((value < -MAX_RTT_NS) | (value > MAX_RTT_NS))
+    return bool(beyond == 0)
 
 
 @compiled

@@ -18,6 +18,7 @@ import numpy as np
 
 from schemas.bounds import MAX_AHEAD_NS
 from schemas.columns.arrays import Int64s
+from schemas.columns.compiled import compiled
 from schemas.units import SECOND_NS
 from streams.columns.rounds import NEVER_NS
 from streams.columns.table import Column, Table
@@ -138,8 +139,9 @@ class AgentClocks:
 
     def _numbers(self) -> Int64s:
         """Return the numbers of the agents, ascending."""
-        numbers: Int64s = np.sort(self.table.rows())
-        return np.delete(numbers, np.searchsorted(numbers, CLUSTER_NUMBER))
+        numbers = self.table.rows()
+        out: Int64s = numbers[numbers != CLUSTER_NUMBER]
+        return out
 
     def observe_round(self, number: int, started_ns: int, reach_ns: int, active_ns: int) -> None:
         """Move an agent's clock on by a round."""
@@ -200,15 +202,14 @@ class AgentClocks:
         """
         table, config = self.table, self._config
         numbers = self._numbers()
-        latest_ns, first_open = table["latest_ns"][numbers], table["first_open"][numbers]
-        closable_ns = latest_ns - table["closing_ns"][numbers]
-        after = np.maximum(closable_ns // config.window_ns, first_open)
-        if overdue:
-            old = active_ns - table["opened_ns"][numbers] >= max_open_ns(config)
-            reach_ns = table["reach_ns"][numbers]
-            after[old] = np.maximum(after[old], reach_ns[old] // config.window_ns + 1)
-        moved = after > first_open
-        return numbers[moved], after[moved]
+        first_open = np.empty_like(numbers)
+        # Windows opened by then have been open for too long.
+        old_ns = active_ns - max_open_ns(config) if overdue else NEVER_NS
+        count = _due(
+            numbers, config.window_ns, old_ns, table["latest_ns"], table["closing_ns"],
+            table["reach_ns"], table["opened_ns"], table["first_open"], first_open,
+        )  # fmt: skip
+        return numbers[:count], first_open[:count]
 
     def forget_silent(self, active_ns: int) -> list[int]:
         """Forget the agents that have been silent for long; return their numbers."""
@@ -233,6 +234,31 @@ class AgentClocks:
             return clock.arrival_ns or 0
         silence_ns = clock.active_ns - int(self.table["heard_ns"][number])
         return int(self.table["latest_ns"][number]) + silence_ns
+
+
+@compiled
+def _due(
+    numbers: Int64s,
+    window_ns: int,
+    old_ns: int,
+    latest_ns: Int64s,
+    closing_ns: Int64s,
+    reach_ns: Int64s,
+    opened_ns: Int64s,
+    first_open: Int64s,
+    after: Int64s,
+) -> int:
+    """Move the agents whose windows are to be closed to the front; return how many they are."""
+    count = 0
+    for place in range(len(numbers)):
+        number = numbers[place]
+        due = (latest_ns[number] - closing_ns[number]) // window_ns
+        if opened_ns[number] <= old_ns:
+            due = max(due, reach_ns[number] // window_ns + 1)
+        if due > first_open[number]:
+            numbers[count], after[count] = number, due
+            count += 1
+    return count
 
 
 class SeenRounds:

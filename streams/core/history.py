@@ -100,18 +100,21 @@ def closed_features(
 ) -> Iterator[FeatureBatch]:
     """Yield the windows of one index that detectors observe, up to `length` at a time."""
     for part in windows.parts(length):
-        places = np.flatnonzero(part.ok >= MIN_ANSWERS)
-        if len(places):
-            yield FeatureBatch(
-                index=index,
-                flows=flows,
-                numbers=part.rows[places],
-                features_ns=part.features[places],
-                answers=part.ok[places],
-                sent=part.sent[places],
-                medians_ns=part.medians[places],
-                transports=part.transports[places],
-            )
+        whole = FeatureBatch(
+            index=index,
+            flows=flows,
+            numbers=part.rows,
+            features_ns=part.features,
+            answers=part.ok,
+            sent=part.sent,
+            medians_ns=part.medians,
+            transports=part.transports,
+        )
+        answered = part.ok >= MIN_ANSWERS
+        if answered.all():
+            yield whole
+        elif answered.any():
+            yield whole.select(answered)
 
 
 def published_features(

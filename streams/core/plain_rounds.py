@@ -13,17 +13,16 @@ from streams.columns.index import NONE
 from streams.columns.round_kernel import ITEMS, Field, key_spans
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS
 from streams.core import absorb
-from streams.core.absorb import (
-    GRIDS,
-    MOST_RESULTS,
+from streams.core.absorb import GRIDS, MOST_RESULTS
+from streams.core.clock import CLUSTER_NUMBER
+from streams.core.partition import PartitionState, UnfinishedRound
+from streams.core.partition_arrays import (
     AgentArrays,
     Bounds,
     NoteArrays,
     RecentArrays,
     SeenArrays,
 )
-from streams.core.clock import CLUSTER_NUMBER
-from streams.core.partition import PartitionState, UnfinishedRound
 from streams.detectors.base import ResultBatch
 
 

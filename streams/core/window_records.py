@@ -56,17 +56,20 @@ class WindowBatch:
     @property
     def features(self) -> Int64s:
         """The seven features, (n, 7)."""
-        out: Int64s = self.values[:, FEATURE_PLACES]
+        out: Int64s = self.values.take(FEATURE_PLACES, axis=1)
         return out
 
     @property
     def medians(self) -> Int64s:
         """The medians of other quantities, (n, len(OBSERVED))."""
-        out: Int64s = self.values[:, MEDIAN_PLACES]
+        out: Int64s = self.values.take(MEDIAN_PLACES, axis=1)
         return out
 
     def parts(self, length: int) -> Iterator[Self]:
         """Yield so many of them at a time."""
+        if 0 < len(self) <= length:
+            yield self
+            return
         for first in range(0, len(self), length):
             here = slice(first, first + length)
             yield replace(

@@ -17,11 +17,11 @@ from streams.columns import closing, memory
 from streams.columns.closing import Chunk, Values
 from streams.columns.quantities import COUNT
 from streams.columns.rounds import RoundColumns
-from streams.columns.slots import slot_values
+from streams.columns.slots import slot_values, slotted
 from streams.columns.table import FIRST_ROWS, grown
 from streams.config import DetectionConfig
-from streams.core.absorb import OPEN_WINDOWS, SPILL, SlotArrays
 from streams.core.clock import AgentClocks
+from streams.core.partition_arrays import OPEN_WINDOWS, SPILL, SlotArrays
 
 # Probes of a 5-tuple in a window: once a second for half a minute, and some sent again.
 FIRST_SLOTS: Final = 32
@@ -143,9 +143,10 @@ class Windows:
         self.spill_slots()
         before = self._agents.table["first_open"][numbers]
         count = len(self.slots.spilled)
-        due = {index for index in self._open if before.min() <= index < after.max()}
-        for first in np.unique(before).tolist():
-            due.update(range(first, first + count))
+        begin, end = int(before.min()), int(after.max())
+        due = {index for index in self._open if begin <= index < end}
+        for first in {begin} if end == begin + 1 else set(before.tolist()):
+            due.update(range(first, min(first + count, end)))
         closed = [
             self._closed(index, numbers[here], numbers[here & (index < before + count)])
             for index in sorted(due)
@@ -195,10 +196,11 @@ class Windows:
 
     def _closed(self, index: int, numbers: Int64s, in_slots: Int64s) -> ClosedWindow:
         """Take a window's results of some agents out; those of the latter may be in slots."""
-        window = self._open.pop(index, _Open())
-        mine, rest = self._parted(window, numbers)
-        if rest.chunks or rest.repeats:
-            self._open[index] = rest
+        mine = _Open()
+        if index in self._open:
+            mine, rest = self._parted(self._open.pop(index), numbers)
+            if rest.chunks or rest.repeats:
+                self._open[index] = rest
         rows, sent, ok, values = self._values(index, in_slots, mine.chunks)
         return ClosedWindow(
             index=index,
@@ -244,10 +246,13 @@ class Windows:
         """Return a window's values of each row of some agents; its slots are free afterwards."""
         place = index % len(self.slots.spilled)
         every, slots = self.slots.counts[place], self.slots.values[place]
-        mine = self._marked(numbers)[self._agent_of[: len(every)]]
-        mine = np.pad(mine, (0, len(every) - len(mine)))
-        counts = np.where(mine, every, 0).astype(np.int32)
-        values = self._mixed(counts, slots, chunks) if chunks else slot_values(counts, slots)
+        mine = slotted(every, self._agent_of, self._marked(numbers))
+        if chunks:
+            counts = np.zeros_like(every)
+            counts[mine] = every[mine]
+            values = self._mixed(counts, slots, chunks)
+        else:
+            values = slot_values(every, slots, mine)
         every[mine] = 0
         if slots.nbytes >= LARGE_BYTES and not every.any():
             # The next window needs memory only as its slots fill.
@@ -263,7 +268,7 @@ class Windows:
         if spilled > SPILLED_SHARE * counts.sum() and int(own.max(initial=0)) >= len(slots[0]):
             self._slots_wanted = min(2 * len(slots[0]), MOST_SLOTS)
         counts[rows] = 0
-        plain = slot_values(counts, slots)
+        plain = slot_values(counts, slots, np.flatnonzero(counts))
         order = np.argsort(np.concatenate((plain[0], mixed[0])))
         joined = [np.concatenate(pair)[order] for pair in zip(plain, mixed, strict=True)]
         return joined[0], joined[1], joined[2], joined[3]

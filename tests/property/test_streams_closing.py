@@ -157,7 +157,7 @@ def test_statistics_of_slots(seed: int, rows: int, slots: int, largest: int, los
     nth, of = np.nonzero(np.arange(slots)[:, None] < counts)
     for wanted, found in zip(
         window_values(of, planes[:, nth, of].astype(np.int64)),
-        slot_values(counts, planes),
+        slot_values(counts, planes, np.flatnonzero(counts)),
         strict=True,
     ):
         assert_array_equal(found, wanted)
