@@ -14,7 +14,7 @@ with its family, and a version of the schema; CONTRIBUTING has the recipe.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Protocol, Self
 
 import numpy as np
@@ -164,6 +164,10 @@ class FeatureBatch:
     answers: Int64s
     medians_ns: Int64s
     transports: NDArray[np.integer]
+    # Rows of all its 5-tuples in tables that have them.
+    _rows: dict[Table[FlowKey], Int64s] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -179,7 +183,12 @@ class FeatureBatch:
 
     def rows(self, table: Table[FlowKey], *, create: bool = False) -> Int64s:
         """Return the rows of the 5-tuples in a detector's table, `NO_ROW` for those without."""
-        return self.flows.rows(table, self.numbers, create=create)
+        known = self._rows.get(table)
+        if known is None:
+            known = self.flows.rows(table, self.numbers, create=create)
+            if create:
+                self._rows[table] = known
+        return known
 
     def of_keys(self, keys: Iterable[FlowKey]) -> Bools:
         """Mark the windows of some 5-tuples."""

@@ -46,7 +46,6 @@ single one. All state but the open anomalies follows from the answers of the las
 the published windows.
 """
 
-from collections.abc import Sequence
 from math import comb, gamma
 from typing import ClassVar, Final
 
@@ -59,6 +58,7 @@ from schemas.columns.compiled import compiled
 from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS, US_NS
 from streams.columns.closing import rank
+from streams.columns.quantities import FEATURES
 from streams.config import REFRESH_STEP_NS, DetectionConfig
 from streams.detectors.base import (
     MAX,
@@ -83,9 +83,11 @@ from streams.detectors.weak_latency import EFFECT_SHARE, MIN_COMPARED
 # Answers in a row that are compared: with fewer, chance does the same more than once in a hundred
 # moments; with more, a delay of ten seconds is over before they are there.
 RUN: Final = 8
-# No bound is known yet; nothing is above it.
+# No bound is known yet; and no answer that is kept is above it.
 UNKNOWN: Final = -1
-NEVER_NS: Final = 2**62
+NEVER_NS: Final = 2**31 - 1
+# 5-tuples that the quick test takes together.
+TILE: Final = 64
 # Share of answers above an upper quartile.
 ABOVE: Final = 0.25
 # Of the last answers so many, above the usual median, keep an anomaly that began by that: halfway
@@ -118,7 +120,7 @@ class BriefLatencyDetector(MomentDetector):
         super().__init__(config, recent, lookback)
         self.least_ns = least_effects_ns(config)
         # By row in `recent`, see `_bounds_ns`.
-        self._known_ns = np.zeros((4, 0), np.int64)
+        self._known_ns = np.zeros((4, 0), np.int32)
         # Agents of which windows have closed since the last look.
         self._moved: set[str] = set()
 
@@ -142,8 +144,11 @@ class BriefLatencyDetector(MomentDetector):
             for anomaly in self.open_in_order()
             if self._is_over(anomaly, moment)
         ]
-        rows = self._heard(moment)
-        bounds_ns = self._bounds_ns(rows, moment)
+        self._know(moment)
+        # The row of a 5-tuple that is gone heard nothing for longer.
+        since_ns = moment.active_ns - REFRESH_STEP_NS
+        rows = suspicious_rows(self.recent, self._known_ns, since_ns)
+        bounds_ns = self._known_ns.take(rows, axis=1).astype(np.int64)
         in_a_row = late_runs(self.recent, rows, bounds_ns[IN_A_ROW])
         lifted = lifted_whole(self.recent, rows, bounds_ns[MIDDLE], bounds_ns[LOWER])
         late = later_than(self.recent, rows, bounds_ns[SOME])
@@ -200,22 +205,16 @@ class BriefLatencyDetector(MomentDetector):
         out: Int32s = self.recent.latest[LATEST_FIRST[turn, :count], row]
         return out
 
-    def _heard(self, moment: Moment) -> Int64s:
-        """Return the rows of the 5-tuples of which a result came since the last look."""
-        flows = self.recent.flows
-        rows = flows.rows()
-        out: Int64s = rows[flows["last_ns"][rows] > moment.active_ns - REFRESH_STEP_NS]
-        return out
-
     def _in_order(self, rows: Int64s) -> list[int]:
         """Return rows in an order that depends on their 5-tuples only."""
         key = self.recent.flows.key
         return sorted(rows.tolist(), key=lambda row: (key(row)[1:], key(row)[0]))
 
-    def _bounds_ns(self, rows: Int64s, moment: Moment) -> Int64s:
-        """Return the bounds of each row, (4, n): answers that are above them are late.
+    def _know(self, moment: Moment) -> None:
+        """See that the bounds are known of all rows of which a result came since the last look.
 
-        It changes only as windows of the 5-tuple's agent close.
+        Answers that are above them are late. They change only as windows of the 5-tuple's agent
+        close.
         """
         flows = self.recent.flows
         if self._known_ns.shape[1] < flows.capacity:
@@ -225,13 +224,15 @@ class BriefLatencyDetector(MomentDetector):
             agents = [self.recent.late_answers.number(Side.PROBER, one) for one in self._moved]
             changed = np.zeros(int(flows["prober"].max(initial=0)) + 1, np.bool_)
             changed[[number for number in agents if number < len(changed)]] = True
-            self._known_ns[:, : flows.capacity][:, changed[flows["prober"]]] = UNKNOWN
+            self._known_ns[IN_A_ROW, : flows.capacity][changed[flows["prober"]]] = UNKNOWN
             self._moved.clear()
-        unknown = rows[self._known_ns[IN_A_ROW, rows] == UNKNOWN]
+        heard = flows["last_ns"] > moment.active_ns - REFRESH_STEP_NS
+        unknown = np.flatnonzero(heard & (self._known_ns[IN_A_ROW, : len(heard)] == UNKNOWN))
         if len(unknown):
             least_ns = self.least_ns[flows["transport"][unknown]]
-            upper, greatest, middle, lower, least = self._usual_ns(
-                unknown, moment, (P75, MAX, P50, P25, MIN)
+            usual_ns = self._usual_ns(unknown, moment)
+            upper, greatest, middle, lower, least = (
+                usual_ns[:, column] for column in (P75, MAX, P50, P25, MIN)
             )
 
             def above(usual_ns: Floats, share: float) -> Floats:
@@ -246,19 +247,16 @@ class BriefLatencyDetector(MomentDetector):
             # A least answer that has risen by less is not worth a report.
             bounds_ns[LOWER] = np.maximum(lower, above(least, EFFECT_SHARE))
             # Without a look-back nothing is late.
-            self._known_ns[:, unknown] = np.where(np.isnan(bounds_ns), NEVER_NS, bounds_ns)
-        out: Int64s = self._known_ns[:, rows]
-        return out
+            self._known_ns[:, unknown] = np.fmin(bounds_ns, NEVER_NS)
 
-    def _usual_ns(self, rows: Int64s, moment: Moment, columns: Sequence[int]) -> list[Floats]:
-        """Return medians of features over the look-back, nan with too few windows."""
+    def _usual_ns(self, rows: Int64s, moment: Moment) -> Floats:
+        """Return medians of all features over the look-back, nan with too few windows."""
         held = moment.flows.rows(self.lookback.table, rows, create=False)
         opens = self._first_open(rows, moment)
-        found = [np.full(len(rows), np.nan) for _ in columns]
+        found = np.full((len(rows), len(FEATURES)), np.nan)
         for index in np.unique(opens).tolist():
             here = opens == index
-            for column, medians in zip(columns, found, strict=True):
-                medians[here] = self.lookback.medians(held[here], column, index, MIN_COMPARED)
+            found[here] = self.lookback.medians(held[here], index, MIN_COMPARED)
         return found
 
     def _first_open(self, rows: Int64s, moment: Moment) -> Int64s:
@@ -273,12 +271,12 @@ class BriefLatencyDetector(MomentDetector):
     def _evidence(self, row: int, which: int, moment: Moment) -> Evidence:
         """Return an onset's evidence: the highest run, or all `LATEST`, and what is usual."""
         column = {IN_A_ROW: P25, SOME: MAX, MIDDLE: MIN}[which]
-        usual, median = self._usual_ns(np.array([row]), moment, (column, P50))
+        usual = self._usual_ns(np.array([row]), moment)[0]
         onset = Evidence(
-            reference=float(usual[0]),
+            reference=float(usual[column]),
             threshold=float(self._known_ns[which, row]),
             sent=RUN if which == IN_A_ROW else LATEST,
-            baseline_p50_ns=round(float(median[0])),
+            baseline_p50_ns=round(float(usual[P50])),
         )
         last = self._last(row, LATEST)
         ordered = highest_run(last) if which == IN_A_ROW else np.sort(last)
@@ -358,6 +356,68 @@ def highest_run(answers_ns: Int32s) -> Int32s:
     runs = np.sort(sliding_window_view(answers_ns, RUN), axis=1)
     out: Int32s = runs[runs[:, rank(RUN, 25)].argmax()]
     return out
+
+
+def suspicious_rows(recent: RecentProbes, bounds_ns: NDArray[np.int32], since_ns: int) -> Int64s:
+    """Return the 5-tuples that a test may find late, ascending: few of a healthy network.
+
+    Their last answers are counted, in whatever order they came.
+
+    Parameters
+    ----------
+    recent
+        The last answers.
+    bounds_ns : (4, all rows or more) int32
+        What is known of each 5-tuple; `UNKNOWN` for a run: it is not looked at.
+    since_ns
+        Only those are looked at of which a result came after this active time.
+    """
+    rows = np.empty(recent.flows.rows_ever, np.int64)
+    count = _suspicious(
+        recent.latest, recent.flows["last_ns"], since_ns, bounds_ns, RUN - rank(RUN, 25), FEWEST,
+        np.empty((4, TILE), np.int32), rows,
+    )  # fmt: skip
+    return rows[:count].copy()
+
+
+@compiled
+def _suspicious(
+    latest: NDArray[np.int32],
+    last_ns: NDArray[np.int64],
+    since_ns: int,
+    known_ns: NDArray[np.int32],
+    in_a_row: int,
+    some: int,
+    counts: NDArray[np.int32],
+    rows: NDArray[np.int64],
+) -> int:
+    """Write the rows; return how many.
+
+    So many answers have to be above the bound of a run, or of stragglers; `counts` is room.
+    """
+    found = 0
+    for first in range(0, len(rows), counts.shape[1]):
+        width = min(counts.shape[1], len(rows) - first)
+        last = first + width
+        run_ns, some_ns = known_ns[IN_A_ROW, first:last], known_ns[SOME, first:last]
+        middle_ns, lower_ns = known_ns[MIDDLE, first:last], known_ns[LOWER, first:last]
+        runs, stragglers = counts[IN_A_ROW, :width], counts[SOME, :width]
+        middles, lowers = counts[MIDDLE, :width], counts[LOWER, :width]
+        counts[:] = 0
+        for place in range(len(latest)):
+            answers = latest[place, first:last]
+            for nth in range(width):
+                runs[nth] += answers[nth] > run_ns[nth]
+                stragglers[nth] += answers[nth] > some_ns[nth]
+                middles[nth] += answers[nth] > middle_ns[nth]
+                lowers[nth] += answers[nth] > lower_ns[nth]
+        for nth in range(width):
+            lifted = lowers[nth] == len(latest) and middles[nth] >= len(latest) - 1
+            suspicious = lifted or runs[nth] >= in_a_row or stragglers[nth] >= some
+            if suspicious and run_ns[nth] != UNKNOWN and last_ns[first + nth] > since_ns:
+                rows[found] = first + nth
+                found += 1
+    return found
 
 
 def later_than(recent: RecentProbes, rows: Int64s, bounds_ns: Int64s) -> Int64s:

@@ -26,7 +26,7 @@ from streams.detectors.lof import (
     log_features,
     thresholds,
 )
-from streams.detectors.rises import RiseDetector, Suspicion
+from streams.detectors.rises import NOTHING_SUSPICIOUS, RiseDetector, Suspicion
 
 # Least answers for one window to decide alone: the median of five is too restless.
 MIN_STRONG_ANSWERS: Final = 8
@@ -53,6 +53,8 @@ class LatencyDetector(RiseDetector):
         """Compare upper quartiles, and the windows whose one has risen by LOF."""
         least_ns, ratio = self.least_ns[windows.transports], self.config.effect_ratio
         places = self.lookback.may_have_risen(windows, P75, least_ns, ratio, self.mark)
+        if not len(places):
+            return NOTHING_SUSPICIOUS
         windows, least_ns = windows.select(places), least_ns[places]
         rows = windows.rows(self.lookback.table)
         compared = self.lookback.compared(windows, self.mark)

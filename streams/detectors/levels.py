@@ -1,9 +1,8 @@
 """Numbers that detectors of latency compute of closed windows, by kernels.
 
-Medians and robust deviations over look-back windows, and natural logarithms.
+Medians and robust deviations over look-back windows.
 """
 
-from math import log
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,11 +10,16 @@ from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.columns.compiled import compiled
+from streams.columns.slots import EMPTY, network
 
 # The standard deviation of a normal distribution in units of its median distance from the median.
 NORMAL_MAD: Final = 1.4826
 # Most windows of a look-back.
 MAX_WINDOWS: Final = 64
+# Rows of which medians are sorted together, and room for the features of each: as many values side
+# by side as the processor sorts well.
+TOGETHER: Final = 8
+LANES: Final = 8
 Features = NDArray[np.int32] | Int64s
 
 
@@ -84,13 +88,19 @@ def levels(features: Features, rows: Int64s, valid: Bools, column: int) -> tuple
     return medians, deviations
 
 
-def medians_at_most(
-    lookback: LookBackArrays, rows: Int64s, column: int, most_ns: Int64s, compared: Compared
+def risen(
+    lookback: LookBackArrays,
+    rows: Int64s,
+    column: int,
+    features_ns: Int64s,
+    least_ns: Floats,
+    least_ratio: float,
+    compared: Compared,
 ) -> Int64s:
-    """Return which rows have enough look-back windows whose median may be at most a bound.
+    """Return of which rows a newer value may lie above the median of the look-back by so much.
 
-    The lower of the two middle values is at most the bound, if the median is: half of the windows
-    are counted, and nothing is sorted.
+    The lower of the two middle values is at most a bound, if the median is: half of the windows
+    are counted, and nothing is sorted. All that have risen are found, and a few others.
 
     Parameters
     ----------
@@ -100,8 +110,12 @@ def medians_at_most(
         Rows to look at; negative: never.
     column
         Place of the feature.
-    most_ns : (n,) int64
-        The bounds.
+    features_ns : (n, features) int64
+        The newer features of each.
+    least_ns : (n,) float64
+        Least rise of each.
+    least_ratio
+        The same, relative to the median; the greater one counts.
     compared
         Which windows count.
 
@@ -111,12 +125,13 @@ def medians_at_most(
         Places among `rows`, ascending.
     """
     found = np.empty(len(rows), np.int64)
-    count = _medians_at_most(*lookback, rows, column, most_ns, *compared, found)
+    values_ns = np.ascontiguousarray(features_ns)
+    count = _risen(*lookback, rows, column, values_ns, least_ns, least_ratio, *compared, found)
     return found[:count]
 
 
-def medians(lookback: LookBackArrays, rows: Int64s, column: int, compared: Compared) -> Floats:
-    """Return the median of a feature over the look-back windows that count, nan with too few.
+def medians(lookback: LookBackArrays, rows: Int64s, compared: Compared) -> Floats:
+    """Return the median of each feature over the look-back windows that count, nan with too few.
 
     Parameters
     ----------
@@ -124,42 +139,18 @@ def medians(lookback: LookBackArrays, rows: Int64s, column: int, compared: Compa
         Columns of `streams.detectors.lookback.LookBack`.
     rows : (n,) int64
         Rows to look at; negative: nan.
-    column
-        Place of the feature.
     compared
         Which windows count.
 
     Returns
     -------
-    (n,) float64
+    (n, features) float64
         Nanoseconds.
     """
-    out = np.empty(len(rows))
-    _medians(*lookback, rows, column, *compared, np.empty(MAX_WINDOWS), out)
-    return out
-
-
-def logarithms(values: Int64s) -> Floats:
-    """Return the natural logarithm of each value, to the last bit the same on every machine.
-
-    The C library computes them, and not numpy, whose last bit depends on the processor.
-
-    Parameters
-    ----------
-    values : (n,) int64
-
-    Returns
-    -------
-    (n,) float64
-        0 for values below 1.
-
-    Examples
-    --------
-    >>> logarithms(np.array([0, 1, 1000])).tolist() == [0.0, 0.0, log(1000)]
-    True
-    """
-    out = np.empty(len(values))
-    _logarithms(values, out)
+    windows, features = lookback.features.shape[1:]
+    out = np.empty((len(rows), features))
+    tile = np.empty((windows, TOGETHER * LANES), np.int32)
+    _medians(*lookback, rows, *compared, network(windows), tile, out)
     return out
 
 
@@ -198,13 +189,15 @@ def _levels(
 
 
 @compiled
-def _medians_at_most(
+def _risen(
     features: NDArray[np.int32],
     cycle: NDArray[np.int32],
     marks: NDArray[np.uint8],
     rows: NDArray[np.int64],
     column: int,
-    most_ns: NDArray[np.int64],
+    values_ns: NDArray[np.int64],
+    least_ns: NDArray[np.float64],
+    least_ratio: float,
     oldest: int,
     newest: int,
     mark: int,
@@ -218,12 +211,15 @@ def _medians_at_most(
         row = rows[number]
         if row < 0:
             continue
+        value = float(values_ns[number, column])
+        # What the median is at most. One more ns is above all rounding.
+        most_ns = int(np.floor(min(value - least_ns[number], value / (1.0 + least_ratio)))) + 1
         count = below = 0
         for place in range(length):
             window = np.int64(cycle[row, place]) * length + place
             if oldest <= window <= newest and not marks[row, place] & mark:
                 count += 1
-                below += features[row, place, column] <= most_ns[number]
+                below += features[row, place, column] <= most_ns
         if count >= least and 2 * below >= count:
             found[written] = number
             written += 1
@@ -236,29 +232,47 @@ def _medians(
     cycle: NDArray[np.int32],
     marks: NDArray[np.uint8],
     rows: NDArray[np.int64],
-    column: int,
     oldest: int,
     newest: int,
     mark: int,
     least: int,
-    ordered: NDArray[np.float64],
+    pairs: NDArray[np.int32],
+    tile: NDArray[np.int32],
     medians: NDArray[np.float64],
 ) -> None:
-    """Write the medians; `ordered` has room for the windows of one row."""
-    length = cycle.shape[1]
-    for number in range(len(rows)):
-        row = rows[number]
-        medians[number] = np.nan
-        if row < 0:
-            continue
-        count = 0
+    """Write the medians; the tile has room for the features of some rows, side by side."""
+    length, width, columns = features.shape[1], tile.shape[1], features.shape[2]
+    for first in range(0, len(rows), TOGETHER):
+        some = min(TOGETHER, len(rows) - first)
         for place in range(length):
-            window = np.int64(cycle[row, place]) * length + place
-            if oldest <= window <= newest and not marks[row, place] & mark:
-                _insert(ordered, count, float(features[row, place, column]))
-                count += 1
-        if count >= least:
-            medians[number] = _median(ordered, count)
+            for lane in range(width):
+                tile[place, lane] = EMPTY
+        for nth in range(some):
+            row = rows[first + nth]
+            count = 0
+            for place in range(length if row >= 0 else 0):
+                window = np.int64(cycle[row, place]) * length + place
+                if oldest <= window <= newest and not marks[row, place] & mark:
+                    for feature in range(columns):
+                        tile[count, nth * LANES + feature] = features[row, place, feature]
+                    count += 1
+            # Until they are sorted, how many there are.
+            medians[first + nth, 0] = count
+        for step in range(len(pairs)):
+            one, other = pairs[step, 0], pairs[step, 1]
+            for lane in range(width):
+                lesser = min(tile[one, lane], tile[other, lane])
+                tile[other, lane] = max(tile[one, lane], tile[other, lane])
+                tile[one, lane] = lesser
+        for nth in range(some):
+            count = int(medians[first + nth, 0])
+            for feature in range(columns):
+                median = np.nan
+                if count >= least and count > 0:
+                    low = tile[(count - 1) // 2, nth * LANES + feature]
+                    high = tile[count // 2, nth * LANES + feature]
+                    median = (float(low) + float(high)) / 2.0
+                medians[first + nth, feature] = median
 
 
 @compiled
@@ -274,9 +288,3 @@ def _insert(ordered: NDArray[np.float64], count: int, value: float) -> None:
 @compiled
 def _median(ordered: NDArray[np.float64], count: int) -> float:
     return float((ordered[(count - 1) // 2] + ordered[count // 2]) / 2.0)
-
-
-@compiled
-def _logarithms(values: NDArray[np.int64], out: NDArray[np.float64]) -> None:
-    for place in range(len(values)):
-        out[place] = log(max(values[place], 1))

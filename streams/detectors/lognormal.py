@@ -15,13 +15,15 @@ a restart reads them from `probe.window.v1`.
 from collections import defaultdict
 from collections.abc import Container, Set
 from dataclasses import dataclass
-from math import exp, sqrt
-from typing import ClassVar, Final
+from math import exp, log, sqrt
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from schemas.columns.arrays import Floats, Int64s
+from schemas.columns.arrays import Floats, Int32s, Int64s
+from schemas.columns.compiled import compiled
 from schemas.enums import AnomalyKind
 from streams.columns.rounds import FlowKey
 from streams.columns.table import Column, Table
@@ -37,7 +39,6 @@ from streams.detectors.base import (
     WindowDetector,
     least_effects_ns,
 )
-from streams.detectors.levels import logarithms
 
 # Earlier blocks that a block is compared with.
 REFERENCES: Final = 3
@@ -129,6 +130,17 @@ def compare(block: Block, reference: Block, least_windows: int) -> Shift | None:
     return Shift(z, least, round(median_ns), round(reference_ns))
 
 
+class _BlockArrays(NamedTuple):
+    """Columns of `Trend.table`, which a kernel changes."""
+
+    latest: Int64s
+    block: Int64s
+    windows: Int32s
+    effect_ns: Floats
+    total: Floats
+    squares: Floats
+
+
 class Trend:
     """Blocks of all 5-tuples of a partition.
 
@@ -173,21 +185,8 @@ class Trend:
         if not self.windows_per_block:
             return
         block = window // self.windows_per_block
-        place = block % BLOCKS
-        few = self.table["windows"][rows, place] < self._least
-        broken = few & (window - self.table["latest"][rows] > GAP_WINDOWS)
-        begun = (self.table["block"][rows, place] == block) & ~broken
-        self.table["latest"][rows] = window
-        if not begun.all():
-            new = rows[~begun]
-            self.table["block"][new, place] = block
-            self.table["effect_ns"][new, place] = effects_ns[~begun]
-            for name in ("windows", "total", "squares"):
-                self.table[name][new, place] = 0
-        values = logarithms(p50_ns)
-        self.table["windows"][rows, place] += 1
-        self.table["total"][rows, place] += values
-        self.table["squares"][rows, place] += values * values
+        columns = _BlockArrays(*(self.table[name] for name in _BlockArrays._fields))
+        _observe(*columns, rows, window, block, block % BLOCKS, self._least, p50_ns, effects_ns)
 
     def shift(self, key: FlowKey, index: int) -> Shift | None:
         """Return the strongest shift of block `index` against those before, None for none."""
@@ -218,7 +217,8 @@ class Trend:
         """
         self._forget_short(first_open, but)
         rows = self.table.rows()
-        newest = self.table["block"][rows].max(axis=1, initial=NEVER)
+        newest = np.empty(len(rows), np.int64)
+        _newest(self.table["block"], rows, newest)
         # Few lie behind the others; only theirs are looked at one by one.
         behind = newest < newest.max(initial=NEVER) - REFERENCES
         for row, block in zip(rows[behind].tolist(), newest[behind].tolist(), strict=True):
@@ -232,10 +232,11 @@ class Trend:
         """Drop 5-tuples whose blocks have all too few windows, and would begin anew."""
         rows = self.table.rows()
         latest = self.table["latest"][rows]
-        short = self.table["windows"][rows].max(axis=1, initial=0) < self._least
         # Few are silent; only theirs are looked at one by one.
-        silent = short & (latest < latest.max(initial=NEVER) - GAP_WINDOWS)
-        for row, window in zip(rows[silent].tolist(), latest[silent].tolist(), strict=True):
+        silent = latest < latest.max(initial=NEVER) - GAP_WINDOWS
+        rows, latest = rows[silent], latest[silent]
+        short = self.table["windows"][rows].max(axis=1, initial=0) < self._least
+        for row, window in zip(rows[short].tolist(), latest[short].tolist(), strict=True):
             key = self.table.key(row)
             if key not in but and window < first_open(key[0]) - GAP_WINDOWS:
                 self.table.remove(key)
@@ -292,7 +293,7 @@ class TrendDetector(WindowDetector):
             self.trend.observe(
                 windows.rows(self.trend.table, create=True),
                 windows.index,
-                windows.features_ns[:, P50],
+                np.ascontiguousarray(windows.features_ns[:, P50]),
                 self._least_ns[windows.transports],
             )
         return []
@@ -354,3 +355,51 @@ def _shift_evidence(shift: Shift) -> Evidence:
         rtt_p50_ns=shift.median_ns,
         baseline_p50_ns=shift.reference_ns,
     )
+
+
+@compiled
+def _observe(
+    latest: NDArray[np.int64],
+    block_of: NDArray[np.int64],
+    windows: NDArray[np.int32],
+    effect_ns: NDArray[np.float64],
+    total: NDArray[np.float64],
+    squares: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    window: int,
+    block: int,
+    place: int,
+    least: int,
+    p50_ns: NDArray[np.int64],
+    effects_ns: NDArray[np.float64],
+) -> None:
+    """Add a window of each row to its block.
+
+    The C library computes the logarithms, and not numpy, whose last bit depends on the processor.
+    """
+    for number in range(len(rows)):
+        row = rows[number]
+        broken = windows[row, place] < least and window - latest[row] > GAP_WINDOWS
+        latest[row] = window
+        if broken or block_of[row, place] != block:
+            block_of[row, place] = block
+            effect_ns[row, place] = effects_ns[number]
+            windows[row, place] = 0
+            total[row, place] = 0.0
+            squares[row, place] = 0.0
+        value = log(max(p50_ns[number], 1))
+        windows[row, place] += 1
+        total[row, place] += value
+        squares[row, place] += value * value
+
+
+@compiled
+def _newest(
+    block_of: NDArray[np.int64], rows: NDArray[np.int64], newest: NDArray[np.int64]
+) -> None:
+    """Write the newest block of each row."""
+    for number in range(len(rows)):
+        block = NEVER
+        for place in range(BLOCKS):
+            block = max(block, block_of[rows[number], place])
+        newest[number] = block

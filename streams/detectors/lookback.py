@@ -12,14 +12,16 @@ from math import isnan
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats, Int64s
+from schemas.columns.compiled import compiled
 from streams.columns.quantities import FEATURES, NONE, OBSERVED
 from streams.columns.rounds import FlowKey
 from streams.columns.table import NO_ROW, Column, Table
 from streams.config import DetectionConfig
 from streams.detectors.base import MIN_ANSWERS, P50, FeatureBatch, FirstOpen, windows_ago
-from streams.detectors.levels import Compared, LookBackArrays, medians, medians_at_most
+from streams.detectors.levels import Compared, LookBackArrays, medians, risen
 from streams.detectors.lof import MIN_HISTORY
 
 # Windows kept beyond the look-back: the one before the newest, and one more, so
@@ -83,11 +85,10 @@ class LookBack:
         """Insert windows; no detector has marked them yet."""
         rows = windows.rows(self.table, create=True)
         cycle, place = divmod(windows.index, self._length)
-        delays_ns = windows.medians_ns[:, _HOST_DELAY]
-        self.table["features"][rows, place] = np.minimum(windows.features_ns, MOST_NS)
-        self.table["delay"][rows, place] = np.minimum(delays_ns, MOST_NS)
-        self.table["cycle"][rows, place] = cycle
-        self.table["marks"][rows, place] = 0
+        _insert(
+            *self._arrays(), self.table["delay"], rows, cycle, place,
+            np.ascontiguousarray(windows.features_ns), np.ascontiguousarray(windows.medians_ns),
+        )  # fmt: skip
 
     def insert_published(self, windows: FeatureBatch, first_open: FirstOpen) -> None:
         """Insert published windows, but for those that undisturbed work would hold no more."""
@@ -135,20 +136,19 @@ class LookBack:
         mark
             The detector's.
         """
-        value_ns = windows.features_ns[:, column]
-        # What the median is at most. One more ns is above all rounding.
-        relative = value_ns / (1.0 + least_ratio)
-        most_ns = np.floor(np.minimum(value_ns - least_ns, relative)).astype(np.int64) + 1
         compared = Compared(*self._span(windows.index), mark, MIN_HISTORY)
-        return medians_at_most(self._arrays(), windows.rows(self.table), column, most_ns, compared)
+        return risen(
+            self._arrays(), windows.rows(self.table), column, windows.features_ns, least_ns,
+            least_ratio, compared,
+        )  # fmt: skip
 
-    def medians(self, rows: Int64s, column: int, window: int, least: int) -> Floats:
-        """Return medians of a feature over what a window is compared with, by row of the table.
+    def medians(self, rows: Int64s, window: int, least: int) -> Floats:
+        """Return medians over what a window is compared with, (n, features), by row of the table.
 
         Windows that any detector leaves out do not count; nan with fewer than `least`.
         """
         compared = Compared(*self._span(window), ALL_MARKS, least)
-        return medians(self._arrays(), rows, column, compared)
+        return medians(self._arrays(), rows, compared)
 
     def compared(self, windows: FeatureBatch, mark: int) -> Bools:
         """Return which kept windows the windows of one index are compared with, (n, windows)."""
@@ -178,13 +178,14 @@ class LookBack:
         # By the kernel also for one 5-tuple: each record of an anomaly asks, thousands in a storm.
         oldest = next_window - self._config.lookback_windows
         compared = Compared(oldest, next_window - 1, mark, 1)
-        median_ns = float(medians(self._arrays(), np.array([row]), P50, compared)[0])
+        median_ns = float(medians(self._arrays(), np.array([row]), compared)[0, P50])
         return None if isnan(median_ns) else int(median_ns)
 
     def forget(self, first_open: FirstOpen) -> None:
         """Drop the 5-tuples without a window that an open one is judged by."""
         rows = self.table.rows()
-        newest = self._held(rows).max(axis=1, initial=NEVER)
+        newest = np.empty(len(rows), np.int64)
+        _newest(self.table["cycle"], rows, newest)
         # Few lie behind the others; only theirs are looked at one by one.
         behind = newest < newest.max(initial=NEVER) - self._length
         for row, window in zip(rows[behind].tolist(), newest[behind].tolist(), strict=True):
@@ -212,3 +213,37 @@ class LookBack:
         held = self._held(rows)
         out: Bools = (held >= oldest) & (held <= newest) & (self.table["marks"][rows] & mark == 0)
         return out
+
+
+@compiled
+def _insert(
+    features: NDArray[np.int32],
+    cycles: NDArray[np.int32],
+    marks: NDArray[np.uint8],
+    delays: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    cycle: int,
+    place: int,
+    features_ns: NDArray[np.int64],
+    medians_ns: NDArray[np.int64],
+) -> None:
+    """Write windows of one index to their place, without a mark."""
+    for number in range(len(rows)):
+        row = rows[number]
+        for feature in range(features.shape[2]):
+            features[row, place, feature] = min(features_ns[number, feature], MOST_NS)
+        delays[row, place] = min(medians_ns[number, _HOST_DELAY], MOST_NS)
+        cycles[row, place] = cycle
+        marks[row, place] = 0
+
+
+@compiled
+def _newest(cycles: NDArray[np.int32], rows: NDArray[np.int64], newest: NDArray[np.int64]) -> None:
+    """Write the index of the newest window of each row."""
+    length = cycles.shape[1]
+    for number in range(len(rows)):
+        row = rows[number]
+        window = NEVER
+        for place in range(length):
+            window = max(window, np.int64(cycles[row, place]) * length + place)
+        newest[number] = window

@@ -70,6 +70,12 @@ class Suspicion:
     baseline_p50_ns: Floats
 
 
+# What nearly every batch of a healthy network shows.
+NOTHING_SUSPICIOUS: Final = Suspicion(
+    np.zeros(0, np.int64), np.zeros(0, np.bool_), *(np.zeros(0) for _ in range(3))
+)
+
+
 def outlasted(config: DetectionConfig, onset_at: int, end_at: int) -> bool:
     """Return whether an anomaly lasted so long that its level is the new normal; microseconds."""
     return (end_at - onset_at) * 1000 >= config.latency_max_ns
@@ -139,7 +145,10 @@ class RiseDetector(WindowDetector):
     def observe_windows(self, windows: FeatureBatch) -> list[Decision]:
         """Judge windows; those of anomalies are no look-back."""
         suspicion = self.judge(windows)
-        special = windows.of_keys(self._special_keys(windows.index))
+        keys = self._special_keys(windows.index)
+        if not keys and not len(suspicion.places):
+            return []
+        special = windows.of_keys(keys)
         special[suspicion.places] = True
         suspicious = {place: number for number, place in enumerate(suspicion.places.tolist())}
         decisions, anomalous = [], []

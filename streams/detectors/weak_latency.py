@@ -27,7 +27,7 @@ from schemas.enums import AnomalyKind
 from streams.config import DetectionConfig
 from streams.detectors.base import P25, P50, P75, FalseAlarmRate, FeatureBatch
 from streams.detectors.levels import levels
-from streams.detectors.rises import RiseDetector, Suspicion
+from streams.detectors.rises import NOTHING_SUSPICIOUS, RiseDetector, Suspicion
 
 # Rise in robust standard deviations of the look-back's windows, and the least number of these. Of
 # windows with normally distributed medians, 1 % rise so far above seven others, 0.2 % above ten.
@@ -62,6 +62,8 @@ class WeakLatencyDetector(RiseDetector):
             windows, P25, EFFECT_SHARE * least_ns, EFFECT_SHARE * self.config.effect_ratio,
             self.mark,
         )  # fmt: skip
+        if not len(places):
+            return NOTHING_SUSPICIOUS
         windows, least_ns = windows.select(places), least_ns[places]
         rows = windows.rows(self.lookback.table)
         compared = self.lookback.compared(windows, self.mark)

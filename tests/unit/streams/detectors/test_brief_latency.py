@@ -9,13 +9,20 @@ from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
 from streams.core.machine import PartitionMachine
 from streams.detectors.brief_latency import (
+    FEWEST,
+    IN_A_ROW,
+    LOWER,
+    MIDDLE,
     RUN,
+    SOME,
     STRAGGLERS,
+    UNKNOWN,
     BriefLatencyDetector,
     highest_run,
     late_runs,
     later_than,
     lifted_whole,
+    suspicious_rows,
 )
 from streams.detectors.recent import LATEST, RecentProbes
 from streams.detectors.weak_latency import MIN_COMPARED
@@ -77,6 +84,35 @@ def test_what_left_the_lower_half_is_found(
         last = values[-LATEST:]
         below = sum(one <= middle_ns for one in last)
         assert lifted[row] == (len(last) == LATEST and min(last) > lower_ns and below <= 1)
+
+
+@given(
+    answers_ns=st.lists(
+        st.lists(st.integers(0, 50), min_size=1, max_size=2 * LATEST), min_size=1, max_size=150
+    ),
+    bounds_ns=st.lists(st.integers(0, 50), min_size=4, max_size=4),
+)
+def test_the_quick_test_finds_all_that_are_late(
+    answers_ns: list[list[int]], bounds_ns: list[int]
+) -> None:
+    """By any of the tests, and few others; not those that are silent or of which none is known."""
+    recent = recent_with(answers_ns)
+    rows = np.arange(len(answers_ns))
+    known = np.repeat(np.array(bounds_ns, np.int32)[:, None], recent.flows.capacity, axis=1)
+    recent.flows["last_ns"][:] = 10
+    found = suspicious_rows(recent, known, 9)
+    bounds = [np.full(len(rows), bound_ns) for bound_ns in bounds_ns]
+    some = later_than(recent, rows, bounds[SOME]) >= FEWEST
+    lifted = lifted_whole(recent, rows, bounds[MIDDLE], bounds[LOWER])
+    runs = late_runs(recent, rows, bounds[IN_A_ROW])
+    assert set(np.flatnonzero(some | lifted | runs).tolist()) <= set(found.tolist())
+    many = later_than(recent, rows, bounds[IN_A_ROW]) >= RUN - 1
+    assert set(found.tolist()) <= set(np.flatnonzero(some | lifted | many).tolist())
+    silent, unknown = rows % 3 == 0, rows % 3 == 1
+    recent.flows["last_ns"][rows[silent]] = 9
+    known[IN_A_ROW, rows[unknown]] = UNKNOWN
+    left = found[found % 3 == 2]
+    assert suspicious_rows(recent, known, 9).tolist() == left.tolist()
 
 
 def test_chance_makes_no_more_than_stated() -> None:

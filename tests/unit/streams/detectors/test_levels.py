@@ -1,7 +1,5 @@
 """What the kernels compute is what numpy and Python compute, to the last bit."""
 
-from math import log
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +11,8 @@ from streams.detectors.levels import (
     Compared,
     LookBackArrays,
     levels,
-    logarithms,
-    medians_at_most,
+    medians,
+    risen,
 )
 
 
@@ -70,39 +68,73 @@ def test_levels_of_the_look_back(
             assert_array_equal(found, wanted)
 
 
+def look_back(rng: np.random.Generator, windows: int, largest: int) -> LookBackArrays:
+    """Return ten rows of windows of three cycles, some of them marked."""
+    return LookBackArrays(
+        rng.integers(0, largest, (10, windows, 7), np.int32, endpoint=True),
+        rng.integers(-1, 2, (10, windows), np.int32),
+        rng.integers(0, 4, (10, windows), np.uint8),
+    )
+
+
+def counted(arrays: LookBackArrays, row: int, column: int, compared: Compared) -> list[int]:
+    """Return, ascending, a feature of a row's windows that count."""
+    windows = arrays.cycle.shape[1]
+    return sorted(
+        int(arrays.features[row, place, column])
+        for place in range(windows if row >= 0 else 0)
+        if compared.oldest <= int(arrays.cycle[row, place]) * windows + place <= compared.newest
+        and int(arrays.marks[row, place]) & compared.mark == 0
+    )
+
+
 @settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32),
     windows=st.integers(1, 22),
     least=st.integers(1, 6),
-    largest=st.sampled_from([3, 10**7]),
+    largest=st.sampled_from([3, 10**7, 2**31 - 1]),
+    ratio=st.sampled_from([0.0, 0.25]),
 )
-def test_medians_at_most_a_bound(seed: int, windows: int, least: int, largest: int) -> None:
+def test_what_may_have_risen(
+    seed: int, windows: int, least: int, largest: int, ratio: float
+) -> None:
     """Marked windows, those outside of the span and unknown rows do not count."""
     rng = np.random.default_rng(seed)
-    arrays = LookBackArrays(
-        rng.integers(0, largest, (10, windows, 7), np.int32),
-        rng.integers(-1, 2, (10, windows), np.int32),
-        rng.integers(0, 4, (10, windows), np.uint8),
-    )
-    rows, most_ns = rng.integers(-1, 10, 30), rng.integers(0, largest, 30)
+    arrays = look_back(rng, windows, largest)
+    rows, newer = rng.integers(-1, 10, 30), rng.integers(0, largest, (30, 7), endpoint=True)
+    least_ns = rng.integers(0, largest, 30) / 2
     compared = Compared(0, windows + 2, 2, least)
     found = []
     for number, row in enumerate(rows.tolist()):
-        values = sorted(
-            int(arrays.features[row, place, 2])
-            for place in range(windows if row >= 0 else 0)
-            if 0 <= int(arrays.cycle[row, place]) * windows + place <= windows + 2
-            and int(arrays.marks[row, place]) & 2 == 0
-        )
-        enough = len(values) >= least
-        if enough and values[(len(values) - 1) // 2] <= most_ns[number]:
+        values = counted(arrays, row, 2, compared)
+        value = int(newer[number, 2])
+        most = int(np.floor(min(value - least_ns[number], value / (1.0 + ratio)))) + 1
+        if len(values) >= least and values[(len(values) - 1) // 2] <= most:
             found.append(number)
-    assert medians_at_most(arrays, rows, 2, most_ns, compared).tolist() == found
+    assert risen(arrays, rows, 2, newer, least_ns, ratio, compared).tolist() == found
 
 
-@given(values=st.lists(st.integers(-1, 2**40), max_size=40))
-def test_logarithms(values: list[int]) -> None:
-    """To the last bit those of Python."""
-    numbers = np.array(values, np.int64)
-    assert logarithms(numbers).tolist() == [log(max(value, 1)) for value in values]
+@settings(max_examples=150)
+@given(
+    seed=st.integers(0, 2**32),
+    rows=st.integers(0, 30),
+    windows=st.integers(1, 22),
+    least=st.integers(1, 6),
+    largest=st.sampled_from([3, 10**7, 2**31 - 1]),
+)
+def test_medians_of_all_features(
+    seed: int, rows: int, windows: int, least: int, largest: int
+) -> None:
+    """The middle value, or the mean of both; of windows that count, if they are enough."""
+    rng = np.random.default_rng(seed)
+    arrays = look_back(rng, windows, largest)
+    asked = rng.integers(-1, 10, rows)
+    compared = Compared(0, windows + 2, 2, least)
+    found = medians(arrays, asked, compared)
+    assert found.shape == (rows, 7)
+    for row, of_row in zip(asked.tolist(), found.tolist(), strict=True):
+        for column, median in enumerate(of_row):
+            values = counted(arrays, row, column, compared)
+            wanted = float(np.median(values)) if len(values) >= least else np.nan
+            assert_array_equal(median, wanted)

@@ -1,12 +1,18 @@
 """The long-term test: blocks of log medians, calibrated, and blind to trifles."""
 
+from math import log
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from streams.columns.rounds import FlowKey
 from streams.detectors.lognormal import (
+    BLOCKS,
     FALSE_ALARMS_PER_BLOCK,
+    GAP_WINDOWS,
     REFERENCES,
     Block,
     Trend,
@@ -16,6 +22,7 @@ from streams.detectors.lognormal import (
 
 KEY: FlowKey = ("agent", "a", "b", 0)
 EFFECT_NS = 1e6
+SUMS = ("windows", "effect_ns", "total", "squares")
 
 
 def add(trend: Trend, window: int, p50_ns: int, effect_ns: float, key: FlowKey = KEY) -> None:
@@ -118,6 +125,40 @@ def test_sparse_blocks_are_not_compared() -> None:
     assert compare(sparse, full, 20) is None
     sparse.add(15.0)
     assert compare(sparse, full, 20) is not None
+
+
+@given(seed=st.integers(0, 2**32), steps=st.lists(st.integers(1, 15), min_size=1, max_size=40))
+def test_sums_are_those_of_the_slow_twin(seed: int, steps: list[int]) -> None:
+    """Whatever windows are missing; to the last bit, with Python's logarithms."""
+    rng = np.random.default_rng(seed)
+    trend, per_block = Trend(20), 20
+    blocks: dict[tuple[int, int], Block] = {}
+    latest: dict[int, int] = {}
+    window = 0
+    for step in steps:
+        window += step
+        index = window // per_block
+        here = np.flatnonzero(rng.random(4) < 0.8)
+        rows = np.array([trend.table.row((*KEY[:3], flow)) for flow in here.tolist()], np.int64)
+        p50_ns = rng.integers(0, 10**7, len(rows))
+        trend.observe(rows, window, p50_ns, p50_ns / 2)
+        for flow, value in zip(here.tolist(), p50_ns.tolist(), strict=True):
+            mine = blocks.get((flow, index))
+            # What else stands in the same place of the ring has as many windows as it counts.
+            found = [
+                b for (f, i), b in blocks.items() if f == flow and i % BLOCKS == index % BLOCKS
+            ]
+            few = max(found, key=lambda b: b.index).windows < 8 if found else True
+            if mine is None or (few and window - latest.get(flow, window) > GAP_WINDOWS):
+                mine = blocks[flow, index] = Block(index, effect_ns=value / 2)
+            mine.add(log(max(value, 1)))
+            latest[flow] = window
+    for (flow, index), wanted in blocks.items():
+        if index > window // per_block - BLOCKS:
+            key = (*KEY[:3], flow)
+            row = trend.table.row(key)
+            found_sums = [trend.table[name][row, index % BLOCKS] for name in SUMS]
+            assert found_sums == [getattr(wanted, name) for name in SUMS]
 
 
 def test_short_lives_are_forgotten_after_a_gap() -> None:
