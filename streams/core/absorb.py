@@ -35,6 +35,7 @@ from streams.core.partition_arrays import (
     SeenArrays,
     SlotArrays,
 )
+from streams.core.slotting import put_result
 from streams.detectors.connectivity import CUT
 from streams.detectors.late_answers import LATE_NS
 from streams.detectors.recent import HOST_DELAYS, LATEST, OUTAGE_PROBES, SLOTS
@@ -223,7 +224,8 @@ def _absorb_round(
         urgent
         or arrival_ns >= bounds.due_ns
         or (passed and now[CLOSABLE] != 0)
-        or (not bounds.quiet and (passed or noted))
+        or (not bounds.quiet and noted)
+        or (not bounds.quiet and passed and now[HEAD_S] >= bounds.next_decision_s)
     ):
         return DUE
     if passed:
@@ -417,26 +419,8 @@ def _gather(
     """Enter the results into the slots of their windows."""
     bound_ns = last * window_ns
     width = len(slots.spilled)
-    most = slots.values.shape[2]
     for place in range(count):
         later = started_ns + items[_OFFSET_NS, place] >= bound_ns
-        window = (last if later else first) % width
-        row = rows[place]
-        # Whatever is negative, null's mark among it, is not measured; a round trip counts as 0.
+        # A round trip counts as 0 if it is negative.
         items[_RTT_NS, place] = MISSING if _is_lost(items, place) else max(items[_RTT_NS, place], 0)
-        largest = MISSING
-        for quantity in range(COUNT):
-            largest = max(largest, items[_VALUES + quantity, place])
-        slot = slots.counts[window, row]
-        if slot < most and largest <= MOST:
-            for quantity in range(COUNT):
-                value = max(items[_VALUES + quantity, place], MISSING)
-                slots.values[window, quantity, slot, row] = value
-            slots.counts[window, row] = slot + 1
-        else:
-            used = slots.spilled[window]
-            slots.spill_rows[window, used] = row
-            for quantity in range(COUNT):
-                value = max(items[_VALUES + quantity, place], MISSING)
-                slots.spill[window, quantity, used] = value
-            slots.spilled[window] = used + 1
+        put_result(slots, (last if later else first) % width, rows[place], items, _VALUES, place)

@@ -305,9 +305,20 @@ class SeenRounds:
 
     def _holds(self, row: RoundId, oldest_ns: int) -> bool:
         wanted = np.array(row)
-        for rounds in (*self._full, self.rounds[: self.used[0]]):
-            # Few began in the same microsecond.
-            near = rounds[np.flatnonzero(rounds[:, 3] == row[3])]
-            if bool(((near[:, :4] == wanted).all(axis=1) & (near[:, 4] >= oldest_ns)).any()):
+        if any(_holds(full, len(full), wanted, oldest_ns) for full in self._full):
+            return True
+        return _holds(self.rounds, int(self.used[0]), wanted, oldest_ns)
+
+
+@compiled
+def _holds(rounds: Int64s, used: int, wanted: Int64s, oldest_ns: int) -> bool:
+    """Return whether a round is among these, not older than that."""
+    for place in range(used):
+        # Few began in the same microsecond.
+        if rounds[place, 3] == wanted[3] and rounds[place, 4] >= oldest_ns:
+            same = True
+            for column in range(len(wanted)):
+                same = same and rounds[place, column] == wanted[column]
+            if same:
                 return True
-        return False
+    return False

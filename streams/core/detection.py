@@ -28,6 +28,7 @@ from streams.core.outputs import anomaly_identity
 from streams.core.published import WindowColumns
 from streams.core.window_records import WindowBatch
 from streams.detectors.base import (
+    FOREVER_S,
     Decision,
     Detector,
     FirstOpen,
@@ -111,8 +112,13 @@ class Detection:
 
     @property
     def quiet(self) -> bool:
-        """Whether no anomaly is open."""
-        return not any(detector.open for detector in self.detectors)
+        """Whether no anomaly is open that results of probes may end."""
+        return not any(detector.open for detector in self._of_probes)
+
+    @property
+    def next_decision_s(self) -> int:
+        """Active second before which `observe_time` decides nothing, if nobody loses a probe."""
+        return min((d.next_decision_s for d in self._of_probes), default=FOREVER_S)
 
     @property
     def lookback_ns(self) -> int:
@@ -133,6 +139,8 @@ class Detection:
 
     def observe_results(self, results: ResultBatch, *, decide: bool) -> list[Anomaly]:
         """Return what results decide (`ProbeDetector.observe_results`)."""
+        if not len(results.rows):
+            return []
         return [
             self._record(detector, decision)
             for detector in self._of_probes

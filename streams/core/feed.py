@@ -7,6 +7,7 @@ fastavro and processed one by one. The outputs are the same.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -14,7 +15,9 @@ import numpy as np
 from schemas import topics
 from schemas.bounds import arrival_of
 from schemas.codec import Codec, DecodeError, OutOfBoundsError
+from schemas.columns.arrays import Int64s
 from schemas.columns.blocks import Block, Blocks
+from schemas.units import MS_NS
 from streams.columns.round_kernel import ROUNDS
 from streams.core.machine import PartitionMachine
 from streams.core.metrics import Metric, Tally
@@ -92,7 +95,7 @@ class Feed:
 
     def process(self, messages: Sequence[M]) -> Iterator[Processed[M]]:
         """Process messages in order; yield what they publish, in order."""
-        arrivals_ns = np.array([_arrival_ns(m) for m in messages], np.int64)
+        arrivals_ns = _arrivals_ns(messages)
         for block in self._blocks.make([m.value() or b"" for m in messages]):
             at = 0
             own = messages[block.first :]
@@ -153,10 +156,11 @@ def _offset_of(messages: Sequence[RoundMessage], number: int) -> int:
     return int(messages[number].offset() or 0)
 
 
-def _arrival_ns(message: RoundMessage) -> int:
-    """Return when a message arrived, for kernels; negative: not known."""
-    arrival_ns = arrival_of(message.timestamp())
-    return NOT_KNOWN if arrival_ns is None else arrival_ns
+def _arrivals_ns(messages: Sequence[RoundMessage]) -> Int64s:
+    """Return when messages arrived, as `arrival_of` does, for kernels; negative: not known."""
+    stamps = chain.from_iterable([message.timestamp() for message in messages])
+    kinds, at_ms = np.fromiter(stamps, np.int64, 2 * len(messages)).reshape(-1, 2).T
+    return np.where(kinds == 0, NOT_KNOWN, at_ms * MS_NS)
 
 
 def window_bytes(codec: Codec, machine: PartitionMachine) -> WindowBytes:

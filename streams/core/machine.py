@@ -189,9 +189,7 @@ class PartitionMachine(PartitionState):
             What the rounds publish, in order.
         """
         outputs: list[Output] = []
-        for entered in self._plain.observe(
-            block, at, arrivals_ns, offset_of, lambda: self.detection.quiet
-        ):
+        for entered in self._plain.observe(block, at, arrivals_ns, offset_of, self.detection):
             if isinstance(entered, UnfinishedRound):
                 outputs += self._finish_round(entered)
                 continue

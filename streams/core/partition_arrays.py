@@ -23,7 +23,9 @@ class Bounds(NamedTuple):
     step_ns : grid of progress marks; points that arrival passes are noted if nothing else is due
     due_ns : arrival from which on something is due
     anchor_ns : active time from which on a place of the log has to be noted
-    quiet : no anomaly is open, so that answers of watched 5-tuples and grid points can wait
+    quiet : no anomaly of a detector of probes is open, so that answers of watched 5-tuples and
+        grid points can wait
+    next_decision_s : else grid points of earlier active seconds than this can
     """
 
     cluster: int
@@ -34,6 +36,7 @@ class Bounds(NamedTuple):
     due_ns: int
     anchor_ns: int
     quiet: bool
+    next_decision_s: int
 
 
 class RecentArrays(NamedTuple):

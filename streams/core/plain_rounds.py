@@ -15,6 +15,7 @@ from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS
 from streams.core import absorb
 from streams.core.absorb import GRIDS, MOST_RESULTS
 from streams.core.clock import CLUSTER_NUMBER
+from streams.core.detection import Detection
 from streams.core.partition import PartitionState, UnfinishedRound
 from streams.core.partition_arrays import (
     AgentArrays,
@@ -28,7 +29,7 @@ from streams.detectors.base import ResultBatch
 
 @dataclass(frozen=True, slots=True)
 class DeferredNotes:
-    """Notes that the kernel kept until it stopped, since no anomaly was open.
+    """Notes that the kernel kept until it stopped, since they decide nothing.
 
     Attributes
     ----------
@@ -71,7 +72,7 @@ class PlainRounds:
         at: int,
         arrivals_ns: Int64s,
         offset_of: Callable[[int], int],
-        is_quiet: Callable[[], bool],
+        detection: Detection,
     ) -> Iterator[DeferredNotes | UnfinishedRound]:
         """Enter plain rounds from number `at` of a block on, until one is not plain.
 
@@ -81,8 +82,8 @@ class PlainRounds:
             When each round of the block arrived; negative: not known.
         offset_of
             Gives the offset in the log of a round of the block.
-        is_quiet
-            Whether no anomaly is open.
+        detection
+            Says what can wait until the kernel stops.
 
         Yields
         ------
@@ -93,7 +94,7 @@ class PlainRounds:
         while block.plan is not None and at < len(block):
             if state.clock.arrival_ns is None:
                 return
-            at, why = self._run(block, block.plan, at, arrivals_ns, quiet=is_quiet())
+            at, why = self._run(block, block.plan, at, arrivals_ns, detection)
             now, notes = self._now, self._notes
             end, due = int(now[absorb.NOTED]), why == absorb.DUE
             last = end - int(now[absorb.NOTED_LAST]) if due else end
@@ -162,8 +163,7 @@ class PlainRounds:
         plan: Plan,
         at: int,
         arrivals_ns: Int64s,
-        *,
-        quiet: bool,
+        detection: Detection,
     ) -> tuple[int, int]:
         """Let the kernel run with the partition's clock and arrays."""
         state, now = self._state, self._now
@@ -181,7 +181,8 @@ class PlainRounds:
             step_ns=PROGRESS_STEP_NS,
             due_ns=(arrival_ns // REFRESH_STEP_NS + 1) * REFRESH_STEP_NS,
             anchor_ns=state.anchors.due_ns,
-            quiet=quiet,
+            quiet=detection.quiet,
+            next_decision_s=detection.next_decision_s,
         )
         flows, rings, seen = state.recent.flows, state.recent.rings, state.seen
         state.windows.fit_slots(flows.rows_ever)

@@ -1,8 +1,8 @@
 """Event-time tumbling windows per 5-tuple: exact statistics, closed for many agents at once.
 
-A result belongs to the window that holds its sending time. The kernel for plain rounds
-(`streams.core.absorb`) writes results into tables of fixed size, the slots of the open windows.
-Other results, and those that find no free slot, are kept in lists of column chunks. When a window
+A result belongs to the window that holds its sending time. Results are written into tables of
+fixed size, the slots of the open windows; those of plain rounds by their kernel
+(`streams.core.absorb`). What finds no free slot is kept in lists of column chunks. When a window
 closes, one pass gives the statistics of every 5-tuple in it (`streams.columns.slots`,
 `streams.columns.closing`).
 """
@@ -22,6 +22,7 @@ from streams.columns.table import FIRST_ROWS, grown
 from streams.config import DetectionConfig
 from streams.core.clock import AgentClocks
 from streams.core.partition_arrays import OPEN_WINDOWS, SPILL, SlotArrays
+from streams.core.slotting import put_results
 
 # Probes of a 5-tuple in a window: once a second for half a minute, and some sent again.
 FIRST_SLOTS: Final = 32
@@ -77,7 +78,7 @@ class Windows:
     Attributes
     ----------
     slots
-        Results of the open windows that the kernel entered.
+        Results of the open windows.
     """
 
     def __init__(self, config: DetectionConfig, agents: AgentClocks) -> None:
@@ -109,12 +110,24 @@ class Windows:
         index = sent_ns // self.window_ns
         if counted.all() and len(index) and index.min() == index.max():
             # Usually a round lies in one window as a whole.
-            self._window(int(index[0])).chunks.append((rows, columns.values))
+            self._add(agent, int(index[0]), rows, columns.values)
             return timely
         for window in np.unique(index[counted]).tolist():
             here = counted & (index == window)
-            self._window(window).chunks.append((rows[here], columns.values[:, here]))
+            self._add(agent, window, rows[here], columns.values[:, here])
         return timely
+
+    def _add(self, agent: int, index: int, rows: Int64s, values: Int64s) -> None:
+        """Add results of one window: in slots, if the agent has some for it, or as a chunk."""
+        count = len(self.slots.spilled)
+        ahead = index - int(self._agents.table["first_open"][agent])
+        if ahead >= count or len(rows) > SPILL:
+            self._window(index).chunks.append((rows, values))
+            return
+        if self.slots.spilled[index % count] + len(rows) > SPILL:
+            self.spill_slots()
+        self.fit_slots(int(rows.max(initial=-1)) + 1)
+        put_results(self.slots, index % count, rows, np.ascontiguousarray(values))
 
     def is_crowded(self, agent: int, reach_ns: int) -> bool:
         """Return whether a probe at that time is in a window for which the agent has no slots."""

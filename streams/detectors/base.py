@@ -40,6 +40,8 @@ P75: Final = 2
 MIN: Final = 3
 MAX: Final = 6
 
+# Later than every second.
+FOREVER_S: Final = 2**62
 # Gives the median round trip of a 5-tuple's look-back windows, None without one.
 Baseline = Callable[[FlowKey], int | None]
 # Gives the index of an agent's first open window.
@@ -368,6 +370,14 @@ class ProbeDetector(Detector):
         """Return what is decided as arrival passes a point of the progress grid."""
         del grid_ns
         return []
+
+    @property
+    def next_decision_s(self) -> int:
+        """Active second before which `observe_time` decides nothing, if no results are observed.
+
+        While no anomaly is open it never does.
+        """
+        return 0 if self.open else FOREVER_S
 
     def forget_row(self, row: int) -> None:
         """Forget a 5-tuple that was not probed for long, by its row in `recent`."""

@@ -261,11 +261,13 @@ class BriefLatencyDetector(MomentDetector):
 
     def _first_open(self, rows: Int64s, moment: Moment) -> Int64s:
         """Return the index of the first open window of the agent of each row."""
-        _, first, agents = np.unique(
-            self.recent.flows["prober"][rows], return_index=True, return_inverse=True
-        )
-        keys = [self.recent.flows.key(row)[0] for row in rows[first].tolist()]
-        out: Int64s = np.array([moment.first_open(agent) for agent in keys], np.int64)[agents]
+        numbers = self.recent.flows["prober"][rows]
+        present = np.flatnonzero(np.bincount(numbers))
+        first_open = np.zeros(int(numbers.max(initial=0)) + 1, np.int64)
+        for number in present.tolist():
+            _, agent = self.recent.late_answers.hosts.key(number)
+            first_open[number] = moment.first_open(agent)
+        out: Int64s = first_open[numbers]
         return out
 
     def _evidence(self, row: int, which: int, moment: Moment) -> Evidence:

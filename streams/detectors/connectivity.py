@@ -21,6 +21,7 @@ from schemas.units import SECOND_NS
 from streams.columns.rounds import NEVER_NS, FlowKey
 from streams.config import DetectionConfig
 from streams.detectors.base import (
+    FOREVER_S,
     Baseline,
     Decision,
     Evidence,
@@ -202,6 +203,11 @@ class ConnectivityDetector(ProbeDetector):
             if decide:
                 decisions += self._decide(row, run)
         return decisions
+
+    @property
+    def next_decision_s(self) -> int:
+        """Only results decide."""
+        return FOREVER_S
 
     def current_evidence(self, anomaly: OpenAnomaly) -> Evidence:
         """Return the latest run of losses and the counts of the last seconds."""

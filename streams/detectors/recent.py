@@ -177,6 +177,11 @@ class RecentProbes:
         first = bisect_left(losses, (self.head_s - span_s + 1, 0))
         return [sent_ns for _, sent_ns in losses[first:]]
 
+    def last_loss_s(self, row: int) -> int | None:
+        """Return the second in which the last counted loss became known, None for none."""
+        losses = self._losses.get(row)
+        return losses[-1][0] if losses else None
+
     def totals(self, row: int, span_s: int) -> tuple[int, int]:
         """Return (sent, lost) of all probes, re-probes too, of the last `span_s` seconds."""
         slots = self._slots(span_s)

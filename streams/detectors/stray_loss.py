@@ -8,8 +8,10 @@ of them cross the same component, and tests them together (`localizer.inference.
 from typing import ClassVar, Final
 
 from schemas.enums import AnomalyKind
+from streams.columns.rounds import FlowKey
 from streams.config import DetectionConfig
 from streams.detectors.base import (
+    FOREVER_S,
     Decision,
     Evidence,
     FalseAlarmRate,
@@ -22,6 +24,8 @@ from streams.detectors.recent import RING_S
 # Losses of a 5-tuple that follow each other within this time are one anomaly: losses are pooled by
 # when they happened, and more of them within seconds say nothing new.
 HOLD_S: Final = 10
+# Of more open anomalies it is not worth to look for the one that ends first.
+FEW_OPEN: Final = 32
 
 
 class StrayLossDetector(ProbeDetector):
@@ -63,6 +67,18 @@ class StrayLossDetector(ProbeDetector):
             if row is None or not self.recent.loss_times(row, HOLD_S):
                 decisions.append(self._end(anomaly, grid_ns, self.current_evidence(anomaly)))
         return decisions
+
+    @property
+    def next_decision_s(self) -> int:
+        """Second in which the first of the open anomalies may end, of few."""
+        if len(self.open) > FEW_OPEN:
+            return 0
+        return min(map(self._ends_s, self.open), default=FOREVER_S)
+
+    def _ends_s(self, key: FlowKey) -> int:
+        row = self.recent.flows.find(key)
+        last_s = None if row is None else self.recent.last_loss_s(row)
+        return 0 if last_s is None else last_s + HOLD_S
 
     def current_evidence(self, anomaly: OpenAnomaly) -> Evidence:
         """Return the counts of the last minute."""

@@ -16,7 +16,7 @@ from schemas.framing import ConfluentFramer, Framer, SingleObjectFramer
 from streams.columns import closing
 from streams.columns.quantities import COLUMNS, COUNT, NONE
 from streams.columns.rounds import TRANSPORTS
-from streams.columns.slots import MOST, network, slot_values
+from streams.columns.slots import MOST, network, slot_values, slotted
 from streams.columns.table import NO_ROW, Column, Links, Table
 from streams.core.outputs import window_output
 from streams.core.window_bytes import TOPIC, WindowBytes
@@ -146,12 +146,17 @@ def test_another_order_of_the_schema_gives_no_encoder(monkeypatch: pytest.Monkey
     slots=st.sampled_from([1, 2, 5, 32, 48]),
     largest=st.sampled_from([1, 10**6, MOST]),
     lost=st.sampled_from([0.0, 0.1, 1.0]),
+    alike=st.booleans(),
 )
-def test_statistics_of_slots(seed: int, rows: int, slots: int, largest: int, lost: float) -> None:
-    """Planes of slots say what the same results in a list do."""
+def test_statistics_of_slots(
+    seed: int, rows: int, slots: int, largest: int, lost: float, *, alike: bool
+) -> None:
+    """Planes of slots say what the same results in a list do; many or few of each 5-tuple."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, slots + 1, rows).astype(np.int32)
     counts[rng.random(rows) < 0.3] = 0
+    if alike:
+        counts[:] = slots
     planes = rng.integers(0, largest, (COUNT, slots, rows), endpoint=True).astype(np.int32)
     planes[rng.random(planes.shape) < lost] = -1
     nth, of = np.nonzero(np.arange(slots)[:, None] < counts)
@@ -161,6 +166,17 @@ def test_statistics_of_slots(seed: int, rows: int, slots: int, largest: int, los
         strict=True,
     ):
         assert_array_equal(found, wanted)
+
+
+@given(seed=st.integers(0, 2**32), rows=st.integers(0, 50), known=st.integers(0, 50))
+def test_rows_of_some_agents(seed: int, rows: int, known: int) -> None:
+    """Those that use slots; of further rows the agent is not known, for they use none."""
+    rng = np.random.default_rng(seed)
+    counts, agent_of = rng.integers(0, 3, rows).astype(np.int32), rng.integers(0, 4, known)
+    counts[known:] = 0
+    marked = rng.random(4) < 0.5
+    wanted = [row for row in range(min(rows, known)) if counts[row] and marked[agent_of[row]]]
+    assert slotted(counts, agent_of, marked).tolist() == wanted
 
 
 @settings(max_examples=150)

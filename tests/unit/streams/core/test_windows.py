@@ -140,7 +140,7 @@ def test_slots_of_one_place_may_be_of_different_windows() -> None:
         opened.windows.add_round(number, rows(1, number), columns_at([T + 25 * SECOND_NS], [1]))
     opened.windows.fit_slots(3)
     slots, place = opened.windows.slots, T // (10 * SECOND_NS) % 2
-    slots.counts[place, numbers] = 1
+    slots.counts[place, numbers] += 1
     slots.spill_rows[place, :2] = numbers
     slots.spilled[place] = 2
     (old,) = opened.close(T + 10 * SECOND_NS, "old")

@@ -4,7 +4,8 @@ from schemas.enums import AnomalyKind
 from schemas.units import SECOND_NS
 from streams.config import DetectionConfig
 from streams.core.machine import PartitionMachine
-from streams.detectors.stray_loss import HOLD_S, StrayLossDetector
+from streams.detectors.base import FOREVER_S
+from streams.detectors.stray_loss import FEW_OPEN, HOLD_S, StrayLossDetector
 from tests.unit.streams.worlds import IDENTITY, START_S, anomalies_of, result, round_datum, run
 
 
@@ -37,3 +38,17 @@ def test_losses_within_seconds_are_one() -> None:
 def test_no_loss_is_told_of_a_healthy_one() -> None:
     """Nothing."""
     assert told(set()) == []
+
+
+def test_it_says_when_it_decides_next() -> None:
+    """With the first end of few open anomalies; of many it is not looked for."""
+    for flows, wanted_s in ((1, START_S + 20 + HOLD_S), (FEW_OPEN + 1, 0)):
+        machine = PartitionMachine(DetectionConfig(), IDENTITY, detectors=(StrayLossDetector,))
+        (detector,) = machine.detection.detectors
+        assert isinstance(detector, StrayLossDetector)
+        assert detector.next_decision_s == machine.detection.next_decision_s == FOREVER_S
+        for second in range(21):
+            rtt = None if second == 20 else 9_000
+            results = [result("a", "b", flow, 0, rtt) for flow in range(flows)]
+            run(machine, [round_datum(results, (START_S + second) * SECOND_NS, second)])
+        assert detector.next_decision_s == machine.detection.next_decision_s == wanted_s
