@@ -115,12 +115,10 @@ class PlainRounds:
     def _last_round(self, first: int, end: int) -> UnfinishedRound:
         """Return the round of these notes."""
         now, notes, own = self._now, self._notes, slice(first, end)
-        counted = notes.sampled[own]
         recent = self._state.recent
-        for row, sent_ns in zip(
-            notes.row[own][counted].tolist(), notes.sent_ns[own][counted].tolist(), strict=True
-        ):
-            recent.note_loss(row, sent_ns, recent.head_s)
+        # Most rounds are here for their time, and have none.
+        for place in (first + np.flatnonzero(notes.sampled[own])).tolist() if first < end else ():
+            recent.note_loss(int(notes.row[place]), int(notes.sent_ns[place]), recent.head_s)
         before = self._state.clock.at(int(now[absorb.BEFORE_ARRIVAL_NS]))
         return UnfinishedRound(before, self._results(first, end))
 

@@ -141,8 +141,7 @@ class BriefLatencyDetector(MomentDetector):
         """End what is over, and begin what is new."""
         decisions = [
             self._end(anomaly, moment.grid_ns, self.current_evidence(anomaly))
-            for anomaly in self.open_in_order()
-            if self._is_over(anomaly, moment)
+            for anomaly in self._over(moment)
         ]
         self._know(moment)
         # The row of a 5-tuple that is gone heard nothing for longer.
@@ -187,17 +186,33 @@ class BriefLatencyDetector(MomentDetector):
         last = np.sort(self._last(row, anomaly.evidence.sent))
         return _with_answers(anomaly.evidence, last, _bound_of(anomaly.evidence))
 
-    def _is_over(self, anomaly: OpenAnomaly, moment: Moment) -> bool:
-        row, bound_ns = self.recent.flows.find(anomaly.key), anomaly.evidence.threshold
-        if row is None or bound_ns is None:
+    def _over(self, moment: Moment) -> list[OpenAnomaly]:
+        """Return the open anomalies that are over, in order."""
+        anomalies = self.open_in_order()
+        found = [self.recent.flows.find(anomaly.key) for anomaly in anomalies]
+        rows = np.array([0 if row is None else row for row in found], np.int64)
+        bounds_ns = np.array([anomaly.evidence.threshold or 0.0 for anomaly in anomalies])
+        places = LATEST_FIRST[self.recent.flows["turn"][rows]]
+        late = self.recent.latest[places, rows[:, None]] > bounds_ns[:, None]
+        # How many of no answer, of the latest, of the latest two, and so on.
+        counts = np.pad(np.cumsum(late, axis=1), ((0, 0), (1, 0))).tolist()
+        return [
+            anomaly
+            for anomaly, row, above in zip(anomalies, found, counts, strict=True)
+            if row is None or self._is_over(anomaly, above, moment)
+        ]
+
+    def _is_over(self, anomaly: OpenAnomaly, above: list[int], moment: Moment) -> bool:
+        """Return whether too few of the last answers are above an anomaly's bound."""
+        if anomaly.evidence.threshold is None:
             return True
         if outlasted(self.config, anomaly.onset_at, moment.now_ns(anomaly.key[0]) // US_NS):
             return True
         which = _bound_of(anomaly.evidence)
         if which == MIDDLE:
-            return bool((self._last(row, RUN) > bound_ns).sum() < STILL_LIFTED * RUN)
+            return above[RUN] < STILL_LIFTED * RUN
         least = ABOVE * RUN if which == IN_A_ROW else 1
-        return bool((self._last(row, anomaly.evidence.sent) > bound_ns).sum() <= least)
+        return above[min(anomaly.evidence.sent, LATEST)] <= least
 
     def _last(self, row: int, count: int) -> Int32s:
         """Return so many of a 5-tuple's last answers, the latest first."""

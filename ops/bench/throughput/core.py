@@ -41,6 +41,8 @@ START_US: Final = 1_790_000_010 * 10**6
 
 
 Logs = list[list[bytes]]
+# By partition, batches of messages.
+Batches = list[list[list[LogMessage]]]
 
 
 def recording(shape: LoadShape, intervals: Sequence[int]) -> list[tuple[Logs, int]]:
@@ -86,16 +88,24 @@ class Core:
 
     def consume(self, logs: Logs) -> Counter[str]:
         """Take what comes next, in batches as workers do; return what was counted."""
-        counts: Counter[str] = Counter()
+        return self.take(self.batches(logs))
+
+    def batches(self, logs: Logs) -> Batches:
+        """Return what comes next as a worker's consumer hands it over: messages with offsets."""
+        batches: Batches = []
         for partition, log in enumerate(logs):
-            machine, feed = self._machines[partition], self._feeds[partition]
+            offset = self._offsets[partition]
+            messages = [LogMessage(value, offset + n) for n, value in enumerate(log)]
+            self._offsets[partition] += len(log)
+            batches.append([messages[n : n + BATCH] for n in range(0, len(log), BATCH)])
+        return batches
+
+    def take(self, batches: Batches) -> Counter[str]:
+        """Take the batches of each partition; return what was counted."""
+        counts: Counter[str] = Counter()
+        for machine, feed, own in zip(self._machines, self._feeds, batches, strict=True):
             machine.counts.clear()
-            for first in range(0, len(log), BATCH):
-                offset = self._offsets[partition]
-                batch = [
-                    LogMessage(v, offset + n) for n, v in enumerate(log[first : first + BATCH])
-                ]
-                self._offsets[partition] += len(batch)
+            for batch in own:
                 for taken in feed.process(batch):
                     if taken.refused is not None:
                         counts[taken.refused.counter] += 1
@@ -135,8 +145,9 @@ def main() -> int:
         bare_s = time.process_time() - begin_s
         core = Core()
         core.consume(before)
+        batches = core.batches(logs)
         wall_s, cpu_s = time.perf_counter(), time.process_time()
-        counts = core.consume(logs)
+        counts = core.take(batches)
         run = {
             "results": results,
             "bare_hz": put / bare_s,
