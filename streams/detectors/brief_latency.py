@@ -153,18 +153,22 @@ class BriefLatencyDetector(MomentDetector):
         late = later_than(self.recent, rows, bounds_ns[SOME])
         bound = np.where(in_a_row, IN_A_ROW, np.where(lifted, MIDDLE, SOME))
         chosen = (bound != SOME) | (late >= FEWEST)
-        found = zip(*(each[chosen].tolist() for each in (rows, bound, late)), strict=True)
-        by_row = {row: (which, count) for row, which, count in found}
-        for row in self._in_order(rows[chosen]):
-            which, count = by_row[row]
+        rows = rows[chosen]
+        usual_ns = self._usual_ns(rows, moment)
+        found = zip(
+            rows.tolist(), bound[chosen].tolist(), late[chosen].tolist(), usual_ns, strict=True
+        )
+        by_row = {row: each for row, *each in found}
+        for row in self._in_order(rows):
+            which, count, usual = by_row[row]
             key = self.recent.flows.key(row)
             known = self.open.get(key)
             if known is not None:
                 if which in SURER[_bound_of(known.evidence)]:
                     # At first only some were late, or all by little; now all are.
-                    self._update(known, self._evidence(row, which, moment))
-            elif self._is_sound(row) and (which != SOME or self._are_rare(row, count)):
-                evidence = self._evidence(row, which, moment)
+                    self._update(known, self._evidence(row, which, usual))
+            elif self._is_sound(row, count if which == SOME else None):
+                evidence = self._evidence(row, which, usual)
                 lasts_s = self.recent.seconds_since(row, evidence.sent)
                 began_ns = moment.now_ns(key[0]) - lasts_s * SECOND_NS
                 decisions.append(self._begin(key, began_ns, moment.grid_ns, evidence))
@@ -285,10 +289,9 @@ class BriefLatencyDetector(MomentDetector):
         out: Int64s = first_open[numbers]
         return out
 
-    def _evidence(self, row: int, which: int, moment: Moment) -> Evidence:
+    def _evidence(self, row: int, which: int, usual: Floats) -> Evidence:
         """Return an onset's evidence: the highest run, or all `LATEST`, and what is usual."""
         column = {IN_A_ROW: P25, SOME: MAX, MIDDLE: MIN}[which]
-        usual = self._usual_ns(np.array([row]), moment)[0]
         onset = Evidence(
             reference=float(usual[column]),
             threshold=float(self._known_ns[which, row]),
@@ -299,15 +302,19 @@ class BriefLatencyDetector(MomentDetector):
         ordered = highest_run(last) if which == IN_A_ROW else np.sort(last)
         return _with_answers(onset, ordered, which)
 
-    def _is_sound(self, row: int) -> bool:
-        """Return whether the last answers are those of the last minute, and no host held any up."""
-        late = [self.recent.late_counts(row, side)[0] for side in Side]
-        return not any(late) and self.recent.answers(row) >= LATEST
+    def _is_sound(self, row: int, stragglers: int | None) -> bool:
+        """Return whether the last answers are those of the last minute, and no host held any up.
 
-    def _are_rare(self, row: int, late: int) -> bool:
-        """Return whether so many stragglers are enough for how many answers a window has."""
-        answers = self.recent.answers(row) * self.config.window_ns // (RING_S * SECOND_NS)
-        return any(answers >= least and late >= needed for least, needed in STRAGGLERS)
+        And, if so many of them are all that there is, whether that is rare for how many answers a
+        window has.
+        """
+        if any(self.recent.late_counts(row, side)[0] for side in Side):
+            return False
+        answers = self.recent.answers(row)
+        if stragglers is None or answers < LATEST:
+            return answers >= LATEST
+        of_window = answers * self.config.window_ns // (RING_S * SECOND_NS)
+        return any(of_window >= least and stragglers >= needed for least, needed in STRAGGLERS)
 
 
 def _straggler_chance(answers: int, stragglers: int) -> float:
