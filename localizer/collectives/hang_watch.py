@@ -35,12 +35,13 @@ from localizer.collectives.rank_batch import RankBatch
 from localizer.collectives.rank_state import SILENT_NS
 from localizer.collectives.room import EASY_SHARE, FULL_SHARE, LEFT_SHARE, MOST_HELD, fair_level
 from localizer.collectives.slow_causes import slow_cause
+from localizer.collectives.stillness import last_move
 from localizer.collectives.unrecorded import unrecorded_cause
-from localizer.collectives.usual_waits import READ_TWICE_US
+from localizer.collectives.usual_waits import READ_TWICE_US, patience
 from schemas.enums import Certainty, FaultLifecycle, HangClass, ProcessState
 from schemas.ids import STATE_SEPARATOR
 from schemas.records import CollectiveBatch, CollectiveSnapshot, Hang, SocketBatch
-from schemas.units import SECOND_NS, us_to_ns
+from schemas.units import SECOND_NS, US_NS, us_to_ns
 
 # Decisions are made on this grid of event time, so that they do not depend on how records were
 # batched: batches of a rank come every two seconds.
@@ -329,6 +330,8 @@ class HangWatch:
             # At half of its pace a job waits twice as long as usual, and has not stopped.
             share = job.pace.share()
             overdue = [o for o in overdue if o.waited * share > o.limit]
+            if _goes_on_slowly(job, overdue, now_ns):
+                overdue = []
         seen = not overdue and job.halted
         if seen:
             # What the kernel says needs no comparison with what is usual.
@@ -546,6 +549,17 @@ def _why_not_slow(job: JobState) -> str | None:
         return "its ranks have ended"
     slow = job.slow or len(job.pace.known) < LEAST_KNOWN
     return None if slow else "the job is no slower than it was in its slowest moments"
+
+
+def _goes_on_slowly(job: JobState, overdue: list[Overdue], now_ns: int) -> bool:
+    """Return whether bytes move between the ranks of a slow job all the while that some wait.
+
+    Where one rank reads or writes slowly the others wait for longer than its pace explains, each
+    for what the others take in turn. They may as long as for a rank that works.
+    """
+    if not overdue or overdue[0].waited > patience(None):
+        return False
+    return now_ns - last_move(job.sockets) <= READ_TWICE_US * US_NS
 
 
 def _is_read_since(job: JobState, overdue: list[Overdue], now_ns: int) -> bool:

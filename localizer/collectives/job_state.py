@@ -454,6 +454,8 @@ class JobState:
             return
         if (state := self.ranks.get(batch.rank)) is not None:
             self.readers.observe(known, state.attempt, state.operations.newest)
+        if known.full:
+            self.readers.note_full(known.full_peers(self.sockets))
 
     def apply_communicator(self, name: str, communicator: Communicator | None) -> None:
         """Apply a communicator, or (None) that there is none of that name any more."""

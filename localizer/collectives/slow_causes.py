@@ -39,13 +39,14 @@ def _straggler(job: JobState) -> Cause | None:
 
 
 def _reader(job: JobState) -> Cause | None:
-    """Return the rank at which bytes lie unread since lately."""
+    """Return the rank for which bytes wait since lately."""
     found = job.readers.found
     if found is None:
         return None
     evidence = (
-        f"bytes lay unread at rank {found.rank} in {found.unread} of its last {found.readings} "
-        f"readings in which some had come; before in {found.usual:.0%}",
+        f"bytes lay unread at rank {found.rank}, or there was no room for more, in {found.held_up} "
+        f"of its last {found.readings} readings in which some had come; before in "
+        f"{found.usual:.0%}, at the others now in {found.others:.0%}",
         f"it launches at {found.pace:.0%} of its pace before",
     )
     return Cause(

@@ -45,7 +45,8 @@ class SocketState:
     `still_ns` and `unread_ns` are times of arrival: since when the acknowledged and the received
     bytes of a socket are the same; `queued_ns`: since when some always waited to be sent. `moved`:
     since the batch before some socket has received bytes; `unread_moved`: one at which bytes lie
-    unread all the same.
+    unread all the same. `full`: sockets that have brought bytes to the peer since the batch before,
+    and whose peer has room for no more: some wait to be sent, while all that was is acknowledged.
     """
 
     batch: SocketBatch
@@ -55,7 +56,10 @@ class SocketState:
     queued_ns: dict[Ends, int] = field(default_factory=dict)
     moved: bool = False
     unread_moved: bool = False
+    full: tuple[Ends, ...] = ()
     _before: dict[Ends, RankSocket] = field(default_factory=dict)
+    # Whose the other ends of `full` are, as far as that was known once.
+    _peers: dict[Ends, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Take the first batch."""
@@ -65,12 +69,15 @@ class SocketState:
         """Apply a later batch of the rank."""
         self.batch, self.arrived_ns = batch, arrived_ns
         still, unread, queued, now = {}, {}, {}, {}
+        full = []
         self.moved = self.unread_moved = False
         for socket in batch.sockets:
             ends = ends_of(socket)
             before = self._before.get(ends)
             same = before is not None and before.acked_bytes == socket.acked_bytes
             still[ends] = self.still_ns.get(ends, arrived_ns) if same else arrived_ns
+            if before is not None and not same and is_full(socket):
+                full.append(ends)
             same = before is not None and before.received_bytes == socket.received_bytes
             if before is not None and not same:
                 self.moved = True
@@ -81,7 +88,38 @@ class SocketState:
             queued[ends] = self.queued_ns.get(ends, arrived_ns) if waits else arrived_ns
             now[ends] = socket
         self.still_ns, self.unread_ns, self.queued_ns = still, unread, queued
-        self._before = now
+        self._before, self.full = now, tuple(full)
+        if self._peers:
+            self._peers = {ends: peer for ends, peer in self._peers.items() if ends in now}
+
+    def full_peers(self, states: Mapping[int, "SocketState"]) -> set[int]:
+        """Return the ranks that have no room for what this one has written.
+
+        Parameters
+        ----------
+        states
+            All ranks of the job.
+        """
+        found = set()
+        for ends in self.full:
+            peer = self._before[ends].peer_rank
+            if peer is None:
+                peer = self._peers.get(ends)
+            if peer is None and (peer := self._peer_among(ends, states)) is not None:
+                self._peers[ends] = peer
+            if peer is not None:
+                found.add(peer)
+        return found
+
+    def _peer_among(self, ends: Ends, states: Mapping[int, "SocketState"]) -> int | None:
+        """Return whose the other end of a socket is: of a loopback's only within the host."""
+        far, local = (*ends[2:], *ends[:2]), ends[2].startswith(LOOPBACK)
+        held = [
+            rank
+            for rank, state in states.items()
+            if far in state._before and (not local or state.batch.host_id == self.batch.host_id)
+        ]
+        return held[0] if len(held) == 1 else None
 
     @property
     def known(self) -> bool:
@@ -103,6 +141,11 @@ class SocketState:
             for socket in self.batch.sockets
             if self.arrived_ns - self.unread_ns[ends_of(socket)] >= STUCK_NS
         )
+
+
+def is_full(socket: RankSocket) -> bool:
+    """Return whether bytes wait because the peer has no room for them, not for the network."""
+    return bool(socket.queued_bytes) and socket.unacked_bytes == 0
 
 
 def ends_of(socket: RankSocket) -> Ends:

@@ -6,7 +6,7 @@ import pytest
 
 from arena.scenarios.scenario import ScenarioEvent
 from arena.training.judging import judge, truth_of_trouble
-from arena.training.run import JobRun, JobScenario, opened, run
+from arena.training.run import EPOCH_US, JobRun, JobScenario, opened, run
 from arena.training.shape import GLOO, NCCL, RDMA, TCP, JobShape
 from arena.training.suites import (
     GRAY_KINDS,
@@ -56,6 +56,27 @@ def test_a_pipeline_that_goes_on_slowly_has_a_slow_rank_and_does_not_hang() -> N
     (hang,) = run(scenario(replace(shape, forward_us=150_000), trouble, seconds=125)).hangs
     assert (hang.state, hang.hang_class) == (FaultLifecycle.OPEN, HangClass.SLOW_COMPUTE)
     assert hang.ranks == (24,)
+
+
+def test_a_rank_that_reads_slowly_what_only_one_peer_sends_it_is_told_in_half_a_minute() -> None:
+    """Most reaches it from its own host: its sockets and that peer's show it now and then."""
+    shape = JobShape(tp=1, pp=2, dp=8, ep=2, rails=2, library=NCCL, microbatches=8)
+    trouble = RankTrouble(
+        trouble=Trouble.SLOW_RECEIVER, rank=3, begin_us=80 * US_PER_S, factor=95.0
+    )
+    (hang,) = run(scenario(shape, trouble, seconds=125)).hangs
+    assert (hang.hang_class, hang.ranks) == (HangClass.SLOW_RECEIVER, (3,))
+    assert hang.event_at - EPOCH_US < 110 * US_PER_S
+
+
+def test_a_pipeline_whose_rank_reads_slowly_does_not_hang() -> None:
+    """Others wait for longer than its pace explains, while bytes move all the time."""
+    shape = JobShape(tp=2, pp=4, dp=4, ep=2, rails=2, library=GLOO, microbatches=8)
+    trouble = RankTrouble(
+        trouble=Trouble.SLOW_RECEIVER, rank=25, begin_us=80 * US_PER_S, factor=127.0
+    )
+    (hang,) = run(scenario(replace(shape, forward_us=150_000), trouble, seconds=140)).hangs
+    assert (hang.hang_class, hang.ranks) == (HangClass.SLOW_RECEIVER, (25,))
 
 
 @pytest.mark.parametrize("kind", [Trouble.STOPPED, Trouble.DEADLOCK])

@@ -93,3 +93,44 @@ def test_flows_of_several_ranks_of_one_host_have_the_host_in_common() -> None:
     assert common_ranks(flows, hosts) == (4, 7)
     assert common_ranks(flows, {8: "h2", 3: "h0"}) == (3, 4, 7, 8)
     assert common_ranks(flows[:1], hosts) == (7, 8)
+
+
+def test_a_peer_without_room_is_found_by_what_waits_while_all_that_was_sent_is_acknowledged() -> (
+    None
+):
+    """Of sockets that brought it bytes; what is on its way, or stands, may be the network's."""
+    wait: dict[str, Any] = {"acked_bytes": 2_000, "queued_bytes": 9}
+    held = states(
+        batch(0, socket(0, 1), socket(0, 2), socket(0, 3)), batch(1, socket(1, 0)),
+        batch(2, socket(2, 0)), batch(3, socket(3, 0)),
+    )  # fmt: skip
+    assert held[0].full_peers(held) == set()
+    moved = batch(
+        0, socket(0, 1, **wait), socket(0, 2, **wait, unacked_bytes=5),
+        socket(0, 3, queued_bytes=9),
+    )  # fmt: skip
+    held[0].apply_batch(moved, NOW + 2 * SECOND_NS)
+    assert held[0].full_peers(held) == {1}
+    # Still so once more has come through; no longer when nothing does.
+    held[0].apply_batch(batch(0, socket(0, 1, acked_bytes=3_000, queued_bytes=9)), NOW)
+    assert held[0].full_peers(held) == {1}
+    held[0].apply_batch(batch(0, socket(0, 1, acked_bytes=3_000, queued_bytes=9)), NOW)
+    assert held[0].full_peers(held) == set()
+
+
+def test_a_peer_that_is_told_or_on_the_same_host_is_known() -> None:
+    """A loopback of another host is not it."""
+    there: dict[str, Any] = {"protocol": "tcp", "local_port": 2, "peer_port": 1}
+    home: dict[str, Any] = {"local_address": "127.0.0.1", "peer_address": "127.0.0.1"}
+    mine = RankSocket(
+        protocol="tcp", local_port=1, peer_port=2, **home, queued_bytes=5, unacked_bytes=0,
+        acked_bytes=1,
+    )  # fmt: skip
+    other = RankSocket(**there, **home)
+    told = socket(0, 9, peer_rank=4)
+    held = states(
+        batch(0, mine, told, host="a"), batch(1, other, host="a"), batch(3, other, host="b")
+    )
+    later = replace(told, queued_bytes=5, acked_bytes=2_000)
+    held[0].apply_batch(batch(0, replace(mine, acked_bytes=2), later, host="a"), NOW)
+    assert held[0].full_peers(held) == {1, 4}
