@@ -8,9 +8,16 @@ that they are reported from now on.
 Moments. Time is cut into bins of `BIN_NS`; no answer counts in two that do not adjoin. Of a bin
 and a component the chance p that so many of its 5-tuples are late, beside all others at the same
 time, is bounded as in `localizer.inference.pooled_latency`. A moment is a bin with p below
-`MOMENT_CHANCE`. Components of open faults come first, then that with the least p; its 5-tuples, and
-those whose replies may cross it, do not count for others, which would seem to be late because of
-it.
+`MOMENT_CHANCE`. Components of open faults come first, then that with the least p; its 5-tuples do
+not count for others, which would seem to be late because of it.
+
+Replies. Those that come back through it are late as well, on other 5-tuples. How many is expected:
+of a 5-tuple whose reply crosses it with probability q it makes one late with q times the share that
+is late of those that cross it. The late ones of another component may be so with the mean of that,
+if the others' share is less. Each reply takes its way by a hash of its own 5-tuple, so they are
+drawn one by one, and of draws with different chances no more succeed than of as many with their
+mean (Hoeffding 1956). The late ones have the greater chances, so that their mean is above that of
+all.
 
 A component may be one direction of a cable, too (`localizer.network.directions`).
 
@@ -68,6 +75,8 @@ LEVEL_SHARE: Final = 0.75
 # Least share of the 5-tuples of a switch or cable that is late in a moment of it: a look shows each
 # that is slow with it half of the time or more.
 REACHED: Final = 1 / 3
+# Shares of late replies are rounded to so many digits: components of equal ones are tested at once.
+ECHO_DIGITS: Final = 3
 # More components than this at once are one larger fault, or noise.
 MOST_AT_ONCE: Final = 8
 # Moments that are put together: the least likely ones.
@@ -156,7 +165,7 @@ def find_moments(
     *,
     any_shape: bool = False,
     usual: Callable[[str], float] = lambda _: 0.0,
-    returns: Callable[[FlowId, str], bool] = lambda _key, _place: False,
+    returns: Callable[[FlowId, str], float] = lambda _key, _place: 0.0,
 ) -> dict[str, float]:
     """Return the components for which it is a moment now, with the log of the chance.
 
@@ -174,7 +183,8 @@ def find_moments(
     usual
         Gives the share of a component's 5-tuples that is late as a rule, where that is known.
     returns
-        Says whether the replies of a 5-tuple may cross a component: they are late with it, too.
+        Gives the share of the replies of a 5-tuple's pair that cross a component: they are late
+        with it, too.
     """
     keys = [key for key in late if key in places.index.by_key]
     flows = [late[key] for key in keys]
@@ -186,6 +196,8 @@ def find_moments(
     crossed = np.array([number[name] for flow in flows for name in flow.components], np.int64)
     owner = np.repeat(np.arange(len(flows)), [len(flow.components) for flow in flows])
     left = np.ones(len(flows), np.bool_)
+    # Chance that a 5-tuple is late because its reply crosses what was tested before.
+    echo = np.zeros(len(flows))
     rest = RemainingFlows(places)
     numbers, shares = rest.counted(names), np.array([usual(name) for name in names])
     reached = np.array([0.0 if any_shape else least_reached(name, places) for name in names])
@@ -195,10 +207,13 @@ def find_moments(
             expecting[component].append(place)
     found: dict[str, float] = {}
     for expected in (*sorted(expecting), *(None,) * MOST_AT_ONCE):
-        counts = np.bincount(crossed[left[owner]], minlength=len(names))
+        here = left[owner]
+        counts = np.bincount(crossed[here], minlength=len(names))
         through = rest.counts(numbers)
+        echoes = np.bincount(crossed[here], echo[owner[here]], minlength=len(names))
+        expected_late = np.maximum(shares, np.round(echoes / np.maximum(counts, 1), ECHO_DIGITS))
         chances = counted_chances(
-            counts, through, shares, all_late=int(left.sum()), flows=len(rest)
+            counts, through, expected_late, all_late=int(left.sum()), flows=len(rest)
         )
         chances[counts < reached * through] = 0.0
         tested = expecting[expected] if expected else [int(chances.argmin())]
@@ -206,8 +221,8 @@ def find_moments(
             break
         for place in tested:
             chance = float(chances[place])
-            here = owner[crossed == place]
-            rises = [flows[one].rises_ns for one in here[left[here]].tolist()]
+            late_here = owner[crossed == place]
+            rises = [flows[one].rises_ns for one in late_here[left[late_here]].tolist()]
             if chance <= LOG_MOMENT and (any_shape or is_shift(rises)):
                 # Those with the same 5-tuples, such as an RNIC and its cable, are one place.
                 same = np.flatnonzero((chances == chance) & (counts > 0))
@@ -215,9 +230,20 @@ def find_moments(
         gone = expected or names[tested[0]]
         rest.remove(gone)
         left[owner[crossed == number.get(gone, -1)]] = False
-        for one in np.flatnonzero(left).tolist():
-            left[one] = not returns(keys[one], gone)
+        slow = [
+            (names[place], min(1.0, float(counts[place] / max(through[place], 1))))
+            for place in _apart(tested, names, places)
+        ]
+        for one in np.flatnonzero(left).tolist() if slow else ():
+            chance = min(1.0, sum(returns(keys[one], name) * share for name, share in slow))
+            echo[one] = 1.0 - (1.0 - echo[one]) * (1.0 - chance)
     return found
+
+
+def _apart(tested: Sequence[int], names: Sequence[str], places: Directions) -> Sequence[int]:
+    """Return those of a component and its directions that no packet crosses two of."""
+    directed = [place for place in tested if places.is_directed(names[place])]
+    return directed or tested
 
 
 def least_reached(place: str, places: Directions) -> float:

@@ -145,15 +145,16 @@ class Directions:
             known = self._returned[between] = shares, shares | self._directed(shares, *between)
         return known[1]
 
-    def may_return(self, src: str, dst: str, place: str) -> bool:
-        """Return whether replies may cross a place: as `place in returned(src, dst)`, for less."""
+    def returning(self, src: str, dst: str, place: str) -> float:
+        """Return the share of replies that cross a place: as in `returned`, for less."""
         cable, *way = self._ends.get(place, (place,))
         if not self.replies.belongs_to_fabric(cable):
-            return False
-        if cable not in self.replies.shares(src, dst):
-            return False
-        between = self.replies.leaves(dst), self.replies.leaves(src)
-        return not way or tuple(way) in self._ways(cable, *between)
+            return 0.0
+        share = self.replies.shares(src, dst).get(cable, 0.0)
+        if not share or not way:
+            return share
+        ways = self._ways(cable, self.replies.leaves(dst), self.replies.leaves(src))
+        return share / len(ways) if tuple(way) in ways else 0.0
 
     def _directed(self, shares: Shares, begin: Leaves, end: Leaves) -> Shares:
         """Return the shares of the directions in which packets between leaves cross cables."""

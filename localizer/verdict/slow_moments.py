@@ -90,9 +90,9 @@ class _Look:
         """Return the number of the bin."""
         return self.now_ns // BIN_NS
 
-    def returns(self, key: FlowId, place: str) -> bool:
-        """Return whether the replies of a 5-tuple may cross a place."""
-        return self.places.may_return(*key[:2], place)
+    def returns(self, key: FlowId, place: str) -> float:
+        """Return the share of the replies of a 5-tuple's pair that cross a place."""
+        return self.places.returning(*key[:2], place)
 
 
 class SlowMoments:

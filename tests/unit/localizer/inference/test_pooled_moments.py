@@ -84,20 +84,29 @@ def plain_moments(
     *,
     any_shape: bool,
     usual: Callable[[str], float],
-    returns: Callable[[FlowId, str], bool],
+    returns: Callable[[FlowId, str], float],
 ) -> dict[str, float]:
     """Return what `find_moments` does: every 5-tuple is looked at again at each step."""
     index = known_places.index
     rest = {key: {*known_places.crossed(tuple(index.crossed(key)))} for key in index.by_key}
     left = {key: one for key, one in late.items() if key in index.by_key}
+    echo = dict.fromkeys(left, 0.0)
     found: dict[str, float] = {}
     for expected in (*sorted(known), *(None,) * MOST_AT_ONCE):
+        counts = Counter(name for flow in left.values() for name in flow.components)
+        through = Counter(name for crosses in rest.values() for name in crosses)
+        echoes = {
+            name: round(
+                float(np.mean([echo[k] for k, f in left.items() if name in f.components])), 3
+            )
+            for name in counts
+        }
         chances = log_chances(
-            Counter(name for flow in left.values() for name in flow.components),
-            Counter(name for crosses in rest.values() for name in crosses).__getitem__,
+            counts,
+            through.__getitem__,
             all_late=len(left),
             flows=len(rest),
-            usual=usual,
+            usual=lambda name: max(usual(name), echoes[name]),  # noqa: B023 - called at once
         )
         for name in () if any_shape else list(chances):
             if known_places.replies.belongs_to_fabric(known_places.cable(name)):
@@ -117,11 +126,14 @@ def plain_moments(
                 found |= {name: chance for name, other in chances.items() if other == chance}
         place = expected or tested[0]
         rest = {key: crosses for key, crosses in rest.items() if place not in crosses}
-        left = {
-            key: flow
-            for key, flow in left.items()
-            if place not in flow.components and not returns(key, place)
-        }
+        left = {key: flow for key, flow in left.items() if place not in flow.components}
+        directed = [name for name in tested if known_places.is_directed(name)]
+        for key in left:
+            chance = sum(
+                returns(key, name) * min(1.0, counts[name] / max(through[name], 1))
+                for name in directed or tested
+            )
+            echo[key] = 1 - (1 - echo[key]) * (1 - min(1.0, chance))
     return found
 
 
@@ -150,10 +162,10 @@ def test_arrays_find_what_one_by_one_is_found(seed: int, known: set[str], any_sh
     late["not", "counted", 0] = LateFlow(("c3",), 900, 1_000)
     names = sorted({name for one in late.values() for name in one.components} | known)
     shares = dict(zip(names, rng.choice([0.0, 0.3, 0.9], len(names)).tolist(), strict=True))
-    returning = {(key, name) for key in late for name in names if rng.random() < 0.1}
+    returning = {(k, n): 1 / rng.integers(1, 4) for k in late for n in names if rng.random() < 0.3}
 
-    def returns(key: FlowId, place: str) -> bool:
-        return (key, place) in returning
+    def returns(key: FlowId, place: str) -> float:
+        return float(returning.get((key, place), 0.0))
 
     known_places = network(10)
     wanted = plain_moments(
@@ -273,16 +285,34 @@ def test_what_an_open_fault_explains_counts_for_nothing_else() -> None:
     assert set(find_moments(late, known, known={"c3"})) == {"c3"}
 
 
-def test_late_replies_make_no_moment_elsewhere() -> None:
-    """All of a cable are late, and what crosses another one with its replies at the first."""
+@pytest.mark.parametrize(
+    ("late", "share", "found"), [(6, 0.5, False), (7, 0.5, False), (6, 0.1, True), (7, 0.2, True)]
+)
+def test_late_replies_make_no_moment_elsewhere(late: int, share: float, found: bool) -> None:
+    """All of a cable are late, and of another one more than its replies at the first explain."""
     marks = np.zeros((CABLES, FLOWS), np.bool_)
-    marks[7] = marks[12, :6] = True
+    marks[7] = marks[12, :late] = True
     assert set(find_moments(flows(marks), network())) == {"c7", "c12"}
-    returning = set(KEYS[12][:6])
-    found = find_moments(
-        flows(marks), network(), returns=lambda key, place: place == "c7" and key in returning
-    )
-    assert set(found) == {"c7"}
+    mine = {*KEYS[12]}
+
+    def returns(key: FlowId, place: str) -> float:
+        return share if place == "c7" and key in mine else 0.0
+
+    names = {"c7", "c12"} if found else {"c7"}
+    assert set(find_moments(flows(marks), network(), returns=returns)) == names
+
+
+def test_replies_echo_only_what_is_late_now() -> None:
+    """An open fault of which little is late explains few late replies."""
+    marks = np.zeros((CABLES, FLOWS), np.bool_)
+    marks[12, :6] = marks[7, :1] = True
+
+    def returns(_: FlowId, place: str) -> float:
+        return 0.5 if place == "c7" else 0.0
+
+    assert set(find_moments(flows(marks), network(), {"c7"}, returns=returns)) == {"c12"}
+    marks[7] = True
+    assert set(find_moments(flows(marks), network(), {"c7"}, returns=returns)) == {"c7"}
 
 
 @pytest.mark.parametrize(("level", "found"), [(0.42, False), (0.69, False), (0.8, True)])
