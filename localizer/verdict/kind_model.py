@@ -37,9 +37,10 @@ SOME_BAD: Final = 0.5
 WITNESSES: Final = 2
 # Log prior of a kind that a state means, against one that only says what probes see: a third.
 SPECIFIC_PRIOR: Final = -1.0
-# Probability that a fault comes back within a minute after it was over, each time: of what flaps,
-# and of all others, whose evidence fades now and then.
-RETURNS: Final = (0.7, 0.1)
+# Probability that a fault comes back within a minute after it was over, each time: of what flaps;
+# of what loses a share, where luck, bursts or traffic decide when it shows; and of all others,
+# whose evidence fades now and then.
+RETURNS: Final = {Shows.FLAPS: 0.7, Shows.SHARE: 0.5, Shows.CUT: 0.1, Shows.DOWN: 0.1}
 # What can flap.
 PORTS: Final = frozenset({ComponentKind.LINK, ComponentKind.RNIC})
 FLAPPING: Final = "port_flapping"
@@ -90,8 +91,7 @@ class Symptoms:
         if kind.shows is not Shows.DOWN:
             extent = max(extent, _bernoulli(self.bad_share, SOME_BAD))
         found = WITNESSES * (_bernoulli(self.cut_share, CUT_OFF[kind.shows]) + extent)
-        flaps, stays = RETURNS
-        return found + self.returned * log(flaps if kind.shows is Shows.FLAPS else stays)
+        return found + self.returned * log(RETURNS[kind.shows])
 
 
 def _bernoulli(share: float, chance: float) -> float:
@@ -267,10 +267,11 @@ class KindModel:
             if at in PORTS and symptoms.returned:
                 names.append(FLAPPING)
         found = [(KINDS[name], component_id) for name in names]
-        generic = [kind for kind, _ in found]
+        whole = [kind for kind, _ in found if kind.name != FLAPPING]
         for place, hint, _ in hints:
             # What all cables of a switch show, the switch may be called by; not so if it is down.
-            if not any(_explains(kind, hint) for kind in generic):
+            # What comes back may be flaps, or what makes their states without them.
+            if not any(_explains(kind, hint) for kind in whole):
                 found.append((KINDS[hint.finding.kind], place))
         return found
 

@@ -155,6 +155,15 @@ def test_what_comes_back_again_and_again_flaps() -> None:
     assert model().find("tor", lost(returned=2)).kind.name == "switch_down"
 
 
+def test_loss_that_shows_again_is_no_flap() -> None:
+    """Luck, bursts and traffic decide when a share is lost; CRC errors name it all the same."""
+    for returned in range(4):
+        assert model().find("cable", lost(cut=0.0, returned=returned)).kind.name == "packet_loss"
+    crc = state("cable", "crc_errors_per_s", 9.0)
+    assert model(crc).find("cable", lost(cut=0.05, returned=1)).kind.name == "crc_error"
+    assert model(crc).find("cable", lost(cut=0.8, returned=2)).kind.name == "port_flapping"
+
+
 def test_a_counter_of_a_switch_names_the_kind_at_its_cable() -> None:
     """It does not say which cable; and nothing if it is as old, or the switch has a fault."""
     pauses = state("tor", "pause_frames_per_s", 50_000.0)
