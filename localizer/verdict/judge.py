@@ -21,6 +21,7 @@ Each reason to wait avoids a false alarm:
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import log
 from statistics import median
 
 from localizer.config import CoreConfig
@@ -29,6 +30,7 @@ from localizer.facts.inputs import Sources
 from localizer.facts.states import SPECIFIC
 from localizer.inference.causes import Reason
 from localizer.inference.detection_lag import WINDOW_SPREAD_NS, began_ns, cut_share
+from localizer.inference.pooled_latency import LEAST_SHARE, divergence
 from localizer.inference.pooled_moments import is_shift
 from localizer.network.topology import Topology
 from localizer.verdict.cases import (
@@ -93,6 +95,11 @@ MATTER_SHARE = 0.25
 # A rise of less is no fault: what an endpoint's own packets cost wanders by a microsecond, and a
 # round trip through a fabric takes ten to twenty. Tests of many 5-tuples together see less.
 LEAST_RISE_NS = 1_500
+# Late replies of an open fault are excluded by this log-likelihood ratio: that so many come back
+# through it happens once in a thousand times, and a case is judged a few times only.
+ECHO_SURE = log(1_000)
+# Where all replies come back through it, none is too many.
+MOST_RETURNED = 0.99
 
 
 class Judge:
@@ -209,10 +216,11 @@ class Judge:
             and len(pairs) >= 2
             and age_ns >= wait_ns
             and case.doubt <= MAX_DOUBT
-            and not _may_be_echo(case, config.min_flows)
             and self._agents_live(case)
             and self._both_ways(case)
         )
+        shifted = ready and _is_one_delay(shifts) and not _may_be_echo(case, config.min_flows)
+        matters = ready and decided and _some_matter(shifts)
         sudden = any(s.kind is not AnomalyKind.LATENCY_TREND for f in case.open for s in f.symptoms)
         facts = [f"{len(case.open)} 5-tuples through it are late, {case.good} are well"]
         if shifts:
@@ -223,8 +231,10 @@ class Judge:
             symptoms,
             others,
             decided=decided,
-            ready=ready and _is_one_delay(shifts),
-            ready_if_named=ready and decided and _some_matter(shifts),
+            ready=shifted,
+            ready_if_named=lambda named: (
+                matters and not _may_be_echo(case, config.min_flows, named)
+            ),
             facts=facts,
         )
         # Of two bursts soon after another some 5-tuples are in both. Most are in one.
@@ -371,13 +381,13 @@ class Judge:
         *,
         decided: bool,
         ready: bool,
-        ready_if_named: bool = False,
+        ready_if_named: Callable[[float], bool] = lambda _: False,
         facts: list[str],
     ) -> Claim:
         """Return the claim of a case.
 
         `ready_if_named`: whether it is ready as well where a state that began with it names a kind
-        that no burst of a job looks like.
+        that no burst of a job looks like, by how much that says.
         """
         name, onset_ns = case.cause.name, case.onset_ns
         candidates = [(c.name, s) for c, s in case.shares if c.reason is Reason.COMPONENT]
@@ -390,7 +400,8 @@ class Judge:
         )
         confidence = case.share
         facts[:0] = judged.facts
-        ready |= ready_if_named and judged.fresh and judged.kind.name in SPECIFIC - BURST_KINDS
+        if judged.fresh and judged.kind.name in SPECIFIC - BURST_KINDS:
+            ready = ready or ready_if_named(judged.evidence)
         if judged.component_id != name and judged.fresh:
             # For the probes this component is the same place, and its state shows the reason.
             name = judged.component_id
@@ -464,11 +475,17 @@ def _at_port(case: Case, topology: Topology) -> float:
     return case.share + sum(share for cause, share in case.shares if cause.name in joined)
 
 
-def _may_be_echo(case: Case, min_flows: int) -> bool:
+def _may_be_echo(case: Case, min_flows: int, named: float = 0.0) -> bool:
     """Return whether replies that an open fault elsewhere delays explain that a case is late.
 
     Round trips are late on their way back as well, and which way that is, is mostly not known. So
-    a second fault needs 5-tuples that cannot cross the first, either way, or another delay.
+    a second fault needs 5-tuples that cannot cross the first, either way, or another delay, or more
+    late ones than come back through the first: each reply takes its way by a hash of its own.
+
+    Parameters
+    ----------
+    named
+        Log-likelihood ratio of a state that began with it and names it.
     """
     known = case.evidence.known
     if not known or case.cause.name in known:
@@ -477,7 +494,21 @@ def _may_be_echo(case: Case, min_flows: int) -> bool:
         return False
     delayed = (flow for flow in case.evidence.bad if not known.isdisjoint(flow.components))
     own_ns, known_ns = rises_ns(case.open), rises_ns(delayed)
-    return bool(own_ns and known_ns) and _are_near(median(own_ns), median(known_ns))
+    if not (own_ns and known_ns and _are_near(median(own_ns), median(known_ns))):
+        return False
+    beside = [flow for flow in case.open if known.isdisjoint(flow.components)]
+    if not beside:
+        return True
+    ways = [case.evidence.replies.shares(*flow.key[:2]) for flow in beside]
+    returned = [min(1.0, sum(way.get(c, 0.0) for c in known)) for way in ways]
+    mean = max(LEAST_SHARE, min(sum(returned) / len(returned), MOST_RETURNED))
+    # Of those that cannot come back through it so many are late by chance.
+    apart = sum(chance == 0.0 for chance in returned)
+    more = max(
+        divergence(len(beside), len(beside) + case.good, mean),
+        divergence(apart, apart + case.good, LEAST_SHARE) if apart else 0.0,
+    )
+    return more + named < ECHO_SURE
 
 
 def _are_near(a_ns: float, b_ns: float) -> bool:

@@ -110,12 +110,15 @@ class LikeliestKind:
         What is out of order and speaks for it, for people.
     fresh
         Whether some of that began with the symptoms.
+    evidence
+        How much what began with the symptoms says, of all the most, as a log-likelihood ratio.
     """
 
     kind: FaultKind
     component_id: str
     facts: tuple[str, ...] = ()
     fresh: bool = False
+    evidence: float = 0.0
 
 
 class KindModel:
@@ -151,8 +154,9 @@ class KindModel:
             score += SPECIFIC_PRIOR if own or kind.name == FLAPPING else 0.0
             ordered = sorted((h for _, h, _ in explained), key=lambda h: h not in own)
             facts = tuple(_fact(h) for h in ordered)
-            fresh = any(h.fresh for h in ordered)
-            scored.append((score, LikeliestKind(kind, place, facts, fresh)))
+            fresh = [e for _, h, e in explained if h.fresh]
+            most = max(fresh, default=0.0)
+            scored.append((score, LikeliestKind(kind, place, facts, bool(fresh), most)))
         return max(scored, key=lambda one: one[0])[1]
 
     def same_place(self, component_id: str) -> list[str]:

@@ -242,11 +242,44 @@ def test_a_switch_is_not_blamed_for_replies_that_a_slow_cable_delays(
         cause=SimpleNamespace(name="leaf"),
         open=(*there[:2], *back),
         own=(*there[:2], *back[:apart]),
+        good=6,
         evidence=SimpleNamespace(
-            bad=(*there, *back), known=frozenset({known} - {""}), echoing=echoing
+            bad=(*there, *back), known=frozenset({known} - {""}), echoing=echoing,
+            replies=SimpleNamespace(shares=lambda *_: {"cable": 0.5}),
         ),
-    )
+    )  # fmt: skip
     assert _may_be_echo(cast(Case, case), CoreConfig(cluster="c").min_flows) is echo
+
+
+@pytest.mark.parametrize(
+    ("good", "share", "named", "echo"),
+    [
+        # As many as come back through it; many more; more, and a state; what is late without it.
+        (10, 0.5, 0.0, True),
+        (1, 0.25, 0.0, False),
+        (4, 0.5, 4.5, True),
+        (4, 0.25, 4.5, False),
+        (30, 0.0, 0.0, False),
+        (30, 0.9, 4.5, True),
+    ],
+)
+def test_more_late_ones_than_come_back_through_a_slow_cable_are_another_fault(
+    good: int, share: float, named: float, *, echo: bool
+) -> None:
+    """Ten are late by the delay of the cable, and may all be replies."""
+    there = [delayed(number, 17, "leaf", "cable") for number in range(4)]
+    back = [delayed(10 + number, 17, "rnic") for number in range(10)]
+    case = SimpleNamespace(
+        cause=SimpleNamespace(name="rnic"),
+        open=tuple(back),
+        own=(),
+        good=good,
+        evidence=SimpleNamespace(
+            bad=(*there, *back), known=frozenset({"cable"}),
+            replies=SimpleNamespace(shares=lambda *_: {"cable": share}),
+        ),
+    )  # fmt: skip
+    assert _may_be_echo(cast(Case, case), CoreConfig(cluster="c").min_flows, named) is echo
 
 
 @pytest.mark.parametrize(
