@@ -75,7 +75,7 @@ class Core:
         )
         self.intake = RecordIntake(self.sources)
         self.hang_faults = HangFaults(config, self.sources)
-        self.lifecycle = Lifecycle(config, self.hang_faults.release)
+        self.lifecycle = Lifecycle(config, self.hang_faults.release, topology.crossed_as)
         self.now_ns = None if begin_ns is None else begin_ns // GRID_NS * GRID_NS
         self.late = 0
         self.steps = 0

@@ -86,10 +86,14 @@ class Findings:
             case ComponentKind.SWITCH:
                 return self._topology.links_at(component_id)
             case ComponentKind.LINK:
-                ends = self._topology.ends(component_id)
-                return [end for end in ends if kind(end) is ComponentKind.SWITCH]
+                return [*self._switches(component_id), *self._topology.parallels(component_id)]
             case _:
                 return ()
+
+    def _switches(self, link_id: str) -> list[str]:
+        """Return the switches that a cable joins."""
+        kind = self._topology.kind
+        return [e for e in self._topology.ends(link_id) if kind(e) is ComponentKind.SWITCH]
 
     def hints(self, component_id: str, family: AnomalyFamily, spans: Iterable[Span]) -> list[Hint]:
         """Return the findings of a component, each held against the symptoms.
@@ -115,7 +119,7 @@ class Findings:
         at = _distinct(spans)
         return [
             replace(hint, evidence=max(0.0, hint.evidence - ENDS))
-            for end in self._near(link_id)
+            for end in self._switches(link_id)
             for hint in self.hints(end, family, at)
             if hint.fresh and hint.finding.kind not in SELECTIVE
         ]
@@ -144,6 +148,9 @@ class Findings:
         match self._topology.kind(component_id):
             case ComponentKind.LINK:
                 found += [h.evidence for h in self.end_hints(component_id, family, at)]
+                # It stands for all of them on paths.
+                for other in self._topology.parallels(component_id):
+                    found += [h.evidence for h in self.hints(other, family, at) if h.fresh]
             case ComponentKind.SWITCH:
                 cables = self.cable_hints(component_id, family, at)
                 if self.together(component_id, cables):
@@ -158,9 +165,11 @@ class Findings:
         Only what went out of order after a time counts. Returns the earliest time at which it may
         have, and how much less than usual that says, as a log-likelihood ratio; None: nothing did.
         """
-        found = [(f, 0.0) for f in self.of(component_id, family)]
+        alike = [component_id, *self._topology.parallels(component_id)]
+        found = [(f, 0.0) for one in alike for f in self.of(one, family)]
         if self._topology.kind(component_id) is ComponentKind.LINK:
-            found += [(f, ENDS) for near in self._near(component_id) for f in self.of(near, family)]
+            ends = self._switches(component_id)
+            found += [(f, ENDS) for end in ends for f in self.of(end, family)]
         rose = [
             (f.before_ns, doubt + (DISPUTED if f.disputed else 0.0))
             for f, doubt in found

@@ -45,6 +45,7 @@ class Rule:
     least : a number from which on it is out of order; None: words count
     falls : a number that falls below its former value is out of order
     alone : it is a fault by itself, whether or not probes show it: what was configured is not so
+    lasts : the fault that it means is there as long as it is read, though packets go around it
     """
 
     attribute: str
@@ -54,6 +55,7 @@ class Rule:
     least: float | None = None
     falls: bool = False
     alone: bool = False
+    lasts: bool = False
 
 
 def _words(attribute: str, kind: str, family: AnomalyFamily, *usual: str) -> Rule:
@@ -66,11 +68,11 @@ def _number(attribute: str, kind: str, family: AnomalyFamily, least: float) -> R
 
 LOSS, LATE = AnomalyFamily.LOSS, AnomalyFamily.LATENCY
 RULES: Final[tuple[Rule, ...]] = (
-    _words("device", "device_gone", LOSS, "present"),
-    _words("port_state", "port_down", LOSS, "up", "active"),
+    replace(_words("device", "device_gone", LOSS, "present"), lasts=True),
+    replace(_words("port_state", "port_down", LOSS, "up", "active"), lasts=True),
     _words("container", "container_crash", LOSS, "running"),
     _words("gid_table", "gid_change", LOSS),
-    _words("bond", "bond_error", LOSS, "active", "none"),
+    replace(_words("bond", "bond_error", LOSS, "active", "none"), lasts=True),
     _number("link_flaps", "port_flapping", LOSS, 2),
     _number("crc_errors_per_s", "crc_error", LOSS, 1),
     _number("acl_denied_per_s", "acl_error", LOSS, 1),
@@ -347,6 +349,26 @@ class StateBook:
                 )
             )
         return found
+
+    def lasts(self, component_id: str, kind: str, now_ns: int, since_ns: int = 0) -> bool:
+        """Return whether readers say that a fault of a kind that states alone can show is there.
+
+        Each that is heard must: one that has not written since everything was due twice is not. And
+        one must have read it after a time.
+        """
+        for attribute, first in self._states.get(component_id, {}).items():
+            rule = BY_ATTRIBUTE.get(attribute)
+            if rule is None or not rule.lasts or rule.kind != kind:
+                continue
+            heard = [
+                r
+                for r in first.readers()
+                if r.value is not None
+                and now_ns - r.arrived_ns <= PERIODS * max(r.period_ns, USUAL_PERIOD_NS)
+            ]
+            if all(r.bad is not None for r in heard) and any(r.read_ns >= since_ns for r in heard):
+                return True
+        return False
 
     def read_since(self, component_id: str, attribute: str, since_ns: int) -> bool:
         """Return whether somebody has read an attribute after a time."""

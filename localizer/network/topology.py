@@ -114,7 +114,9 @@ class Topology:
         for address in component.addresses:
             self._by_address[address] = component.component_id
         for a, b in _ends(component):
-            self._link_of[a, b] = component.component_id
+            # Of parallel cables the same one, in whatever order they became known.
+            known_link = self._link_of.get((a, b), component.component_id)
+            self._link_of[a, b] = min(known_link, component.component_id)
             self._links_at[a].add(component.component_id)
         if component.parent is not None:
             self._children[component.parent, component.kind].add(component.component_id)
@@ -165,9 +167,12 @@ class Topology:
             if self._by_address.get(address) == component_id:
                 del self._by_address[address]
         for a, b in _ends(component):
+            self._links_at[a].discard(component_id)
             if self._link_of.get((a, b)) == component_id:
                 del self._link_of[a, b]
-            self._links_at[a].discard(component_id)
+                others = self._links_at[a] & self._links_at.get(b, set())
+                if others:
+                    self._link_of[a, b] = min(others)
             if not self._links_at[a]:
                 del self._links_at[a]
         if component.parent is not None:
@@ -234,8 +239,26 @@ class Topology:
         return [None if a is None else by_address.get(a) for a in addresses]
 
     def link_between(self, a: str, b: str) -> str | None:
-        """Return the link that joins two components, in either order."""
+        """Return the link that joins two components, in either order; of parallel ones the first.
+
+        No trace tells parallel cables apart: it stands for all of them.
+        """
         return self._link_of.get((a, b))
+
+    def parallels(self, link_id: str) -> list[str]:
+        """Return the other links that join the same two components, sorted."""
+        ends = self.ends(link_id)
+        if len(ends) != 2:
+            return []
+        a, b = (self._links_at.get(end, set()) for end in ends)
+        return sorted((a & b) - {link_id})
+
+    def crossed_as(self, component_id: str) -> str:
+        """Return what stands for a component on paths: of parallel links one does for all."""
+        found = self._components.get(component_id)
+        if found is None or found.a is None or found.b is None:
+            return component_id
+        return self._link_of.get((found.a, found.b), component_id)
 
     def links_at(self, component_id: str) -> list[str]:
         """Return the links that end at a component, sorted."""

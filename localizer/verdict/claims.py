@@ -41,6 +41,8 @@ class Claim:
         Adjacent components: the ends of a cable, the cables of a switch.
     ready
         Whether the evidence suffices to open a fault; an open one is updated in any case.
+    cause
+        The component that probes blame, where a state names another one; None: itself.
     replaces
         Agents whose silence, or whose own reports, it explains: it is the better answer to them.
     headline
@@ -61,6 +63,7 @@ class Claim:
     tasks: tuple[str, ...]
     evidence: tuple[str, ...]
     ready: bool
+    cause: str | None = None
     near: frozenset[str] = frozenset()
     replaces: frozenset[str] = frozenset()
     replies: frozenset[FlowId] = frozenset()
@@ -101,6 +104,7 @@ def make_claim(
     tasks: frozenset[str] = frozenset(),
     replaces: frozenset[str] = frozenset(),
     replies: frozenset[FlowId] = frozenset(),
+    cause: str | None = None,
 ) -> Claim:
     """Return a claim; derives layer, affected jobs and adjacent components."""
     found = component_kind or sources.topology.kind(component_id)
@@ -126,6 +130,7 @@ def make_claim(
         tasks=tuple(sorted(hit | tasks)[:MAX_TASKS]),
         evidence=(*facts[: MAX_EVIDENCE - 1], f"first step: {kind.runbook}"),
         ready=ready,
+        cause=None if cause == component_id else cause,
         near=_near(sources.topology, component_id),
         replaces=replaces,
         replies=replies,

@@ -103,9 +103,7 @@ class Decider:
             [i for i in self._lifecycle.open_faults() if i.group in (LOSS, OVERLAY)],
         )
         faulty = frozenset(
-            i.event.component_id
-            for i in self._lifecycle.open_faults()
-            if i.group in (LOSS, OVERLAY, LATENCY)
+            i.place for i in self._lifecycle.open_faults() if i.group in (LOSS, OVERLAY, LATENCY)
         )
         self._slow.observe_time(now_ns, places, faulty)
         self._moments.observe_time(now_ns, places, faulty)
@@ -126,9 +124,9 @@ class Decider:
                 self._hops[family].forget()
                 self._explainers[family].forget()
             self.silences.forget()
-            self._lifecycle.observe([], self._situation([], now_ns), now_ns)
-            return []
-        claims = self._claims(now_ns)
+            claims = []
+        else:
+            claims = self._claims(now_ns)
         situation = self._situation(claims, now_ns)
         if silent:
             self._lifecycle.observe(claims, situation, now_ns)
@@ -177,9 +175,7 @@ class Decider:
         self, family: AnomalyFamily, explained: frozenset[FlowId], now_ns: int
     ) -> list[Claim]:
         leaky = frozenset(
-            i.event.component_id
-            for i in self._lifecycle.open_faults()
-            if i.event.fault_kind in PARTIAL
+            i.place for i in self._lifecycle.open_faults() if i.event.fault_kind in PARTIAL
         )
         bad = self._flows.unexplained(family, now_ns, explained, leaky)
         resolved = self._resolved()
@@ -242,7 +238,7 @@ class Decider:
         """Return for which losses faults that are over account."""
         return ResolvedFaults(
             (
-                (incident.changed_ns, incident.components)
+                (incident.over_ns, incident.components)
                 for incident in self._lifecycle.resolved_faults()
                 if incident.group in (LOSS, OVERLAY)
             ),
@@ -293,7 +289,7 @@ class Decider:
         """Return when decided open faults of a family began (ns), by component."""
         group = LOSS if family is AnomalyFamily.LOSS else LATENCY
         return {
-            i.event.component_id: us_to_ns(i.event.onset_at)
+            i.place: us_to_ns(i.event.onset_at)
             for i in self._lifecycle.open_faults()
             if i.group == group and i.event.decided
         }
@@ -308,7 +304,7 @@ class Decider:
         for incident in self._lifecycle.resolved_faults():
             if incident.group in (LOSS, OVERLAY):
                 for component in incident.components:
-                    until_ns[component] = max(until_ns.get(component, 0), incident.changed_ns)
+                    until_ns[component] = max(until_ns.get(component, 0), incident.over_ns)
         if not open_now and not until_ns:
             return frozenset()
         found = set()
@@ -338,6 +334,7 @@ class Decider:
             unexplained=len((loss | latency) - covered),
             echoes=self._echoes,
             replyless=self._replyless,
+            standing=lambda incident: self._judge.standing(incident, now_ns),
         )
 
     def _crossing(

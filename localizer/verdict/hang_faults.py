@@ -154,7 +154,7 @@ class HangFaults:
                     found.append(self._end(own, fault.event.fault_id, now_ns))
                 continue
             accounted = any(
-                now_ns - i.changed_ns <= RECOVERY_NS and _concerns(i, hang, reach) for i in over
+                now_ns - i.over_ns <= RECOVERY_NS and _concerns(i, hang, reach) for i in over
             )
             waits = hang.hang_class in BY_NETWORK and now_ns - since_ns < WAIT_NS
             if (waits or accounted) and (own is None or not own.open):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from localizer.verdict.catalogue import GRADUAL, KINDS
+from localizer.verdict.catalogue import GRADUAL, KINDS, LOSS
 from localizer.verdict.claims import Claim
 from schemas.enums import FaultLifecycle
 from schemas.ids import FlowId
@@ -24,6 +24,7 @@ class Trigger(Enum):
     REFINED = "component, kind, severity or certainty changed"
     CHANGED = "the extent changed"
     RETURNED = "evidence came back within the damping time"
+    STANDS = "probes show it no more, but a state says that it is still there"
     CLEARED = "no evidence for long enough"
 
 
@@ -37,6 +38,11 @@ TRANSITIONS: Final[dict[tuple[FaultLifecycle | None, Trigger], FaultLifecycle]] 
     (FaultLifecycle.UPDATED, Trigger.CHANGED): FaultLifecycle.UPDATED,
     (FaultLifecycle.UPDATED, Trigger.CLEARED): FaultLifecycle.RESOLVED,
     (FaultLifecycle.RESOLVED, Trigger.RETURNED): FaultLifecycle.UPDATED,
+    (FaultLifecycle.OPEN, Trigger.STANDS): FaultLifecycle.UPDATED,
+    (FaultLifecycle.UPDATED, Trigger.STANDS): FaultLifecycle.UPDATED,
+    (FaultLifecycle.RESOLVED, Trigger.STANDS): FaultLifecycle.UPDATED,
+    # Of what stood only by a state.
+    (FaultLifecycle.UPDATED, Trigger.RETURNED): FaultLifecycle.UPDATED,
 }
 
 
@@ -70,6 +76,10 @@ class Incident:
         When it last came back; None: it never did.
     flapped
         How often it came back as what flaps does.
+    place
+        What stands for its component on paths: of parallel cables one does for all.
+    stood_ns
+        Since when only a state shows it, or showed it until it was resolved; None: none did.
     """
 
     event: FaultEvent
@@ -79,6 +89,12 @@ class Incident:
     quiet_ns: int | None = None
     back_ns: int | None = None
     flapped: int = 0
+    place: str = ""
+    stood_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        """Its component stands for itself until something else is known."""
+        self.place = self.place or self.event.component_id
 
     def note(self, now_ns: int) -> None:
         """Remember the 5-tuples that belong to it soon after it opened or came back."""
@@ -87,7 +103,7 @@ class Incident:
 
     def come_back(self, now_ns: int, *, flaps: bool) -> None:
         """Start over: what it hit before says little about what it hits now."""
-        self.back_ns, self.first = now_ns, None
+        self.back_ns, self.first, self.stood_ns = now_ns, None, None
         self.flapped += flaps
 
     def let_pass(self, key: FlowId, onset_ns: int) -> bool:
@@ -108,9 +124,21 @@ class Incident:
         return self.event.state is not FaultLifecycle.RESOLVED
 
     @property
+    def stands(self) -> bool:
+        """Whether only a state shows it: a fault that loses packets, but none now."""
+        event = self.event
+        lossless = event.state is FaultLifecycle.UPDATED and event.bad_paths == 0
+        return lossless and self.group == LOSS
+
+    @property
     def changed_ns(self) -> int:
         """When it was last published."""
         return us_to_ns(self.event.event_at)
+
+    @property
+    def over_ns(self) -> int:
+        """When probes did not show it any more, of one that they do not show."""
+        return self.changed_ns if self.stood_ns is None else self.stood_ns
 
     @property
     def opened_ns(self) -> int:
@@ -124,11 +152,12 @@ class Incident:
 
     @property
     def components(self) -> frozenset[str]:
-        """Components that it blames: one, or all candidates while undecided."""
+        """Components that it blames: one, or all candidates while undecided; and its place."""
         event = self.event
         if event.decided:
-            return frozenset((event.component_id,))
-        return frozenset((event.component_id, *(c.component_id for c in event.candidates)))
+            return frozenset((event.component_id, self.place))
+        others = (c.component_id for c in event.candidates)
+        return frozenset((event.component_id, self.place, *others))
 
     @classmethod
     def restored(cls, event: FaultEvent) -> "Incident":
@@ -186,6 +215,17 @@ def follow(incident: Incident, trigger: Trigger, claim: Claim, now_ns: int) -> F
     incident.keys = claim.keys | (incident.keys or frozenset())
     incident.quiet_ns = None
     return event
+
+
+def stand(incident: Incident, claim: Claim, now_ns: int) -> FaultEvent:
+    """Keep a fault open by what a state claims; return and remember the event; raises as `follow`.
+
+    What it lost it loses no more: there is no 5-tuple left in the claim.
+    """
+    event = _with_claim(incident.event, claim, _next(incident, Trigger.STANDS), now_ns)
+    incident.event = replace(event, resolved_at=None)
+    incident.stood_ns = now_ns
+    return incident.event
 
 
 def resolve(incident: Incident, now_ns: int) -> FaultEvent:

@@ -41,12 +41,14 @@ from localizer.verdict.cases import (
     loss_counts,
     rises_ns,
 )
-from localizer.verdict.catalogue import CUT_SHARE, KINDS
+from localizer.verdict.catalogue import CUT_SHARE, GRADUAL, KINDS, LOSS
 from localizer.verdict.claims import Claim, make_claim
+from localizer.verdict.incident import Incident
 from localizer.verdict.kind_model import KindModel, Symptoms
+from localizer.verdict.state_claims import STATE_CONFIDENCE
 from schemas.enums import AnomalyFamily, AnomalyKind, ComponentKind
 from schemas.ids import FlowId
-from schemas.units import MS_NS, SECOND_NS
+from schemas.units import MS_NS, SECOND_NS, us_to_ns
 
 # Traces of lost 5-tuples are available after this time: two timeouts, and slack.
 TRACE_NS = 2_500 * MS_NS
@@ -138,6 +140,50 @@ class Judge:
                 return self._loss(case, now_ns, others, came_back, beside=bool(others or owned))
             return self._latency(case, now_ns, others)
         return self._agent(case, now_ns, owned)
+
+    def standing(self, incident: Incident, now_ns: int) -> Claim | None:
+        """Return the claim of states that a fault is still there which probes show no more.
+
+        The state must have gone out of order with the fault. Of a fault that was resolved it must
+        have been read since probes were well; else the next reading is waited for.
+        """
+        event = incident.event
+        states = self._sources.states
+        if incident.group != LOSS or event.fault_kind in GRADUAL or not states.bad:
+            return None
+        symptoms = Symptoms(
+            family=AnomalyFamily.LOSS,
+            cut_share=1.0,
+            spans=((us_to_ns(event.onset_at), us_to_ns(event.opened_at)),),
+        )
+        since_ns = 0 if incident.open else incident.quiet_ns or incident.changed_ns
+        places = dict.fromkeys((event.component_id, *(c.component_id for c in event.candidates)))
+        for place in (event.component_id,) if event.decided else places:
+            # Of rules of switches it is not known any more what crosses them.
+            named = self._kinds.find(place, symptoms, crossed=(frozenset(),))
+            at, kind = named.component_id, named.kind
+            if (
+                named.fresh
+                and states.lasts(at, kind.name, now_ns, since_ns)
+                and not self._kinds.in_maintenance(at)
+            ):
+                return replace(
+                    make_claim(
+                        self._sources,
+                        kind,
+                        at,
+                        decided=True,
+                        confidence=max(event.confidence, STATE_CONFIDENCE),
+                        candidates=[(at, max(event.confidence, STATE_CONFIDENCE))],
+                        keys=frozenset(),
+                        good=event.good_paths + event.bad_paths,
+                        onset_ns=us_to_ns(event.onset_at),
+                        evidence=[*named.facts, "probes that it cut off are answered again"],
+                        ready=True,
+                    ),
+                    headline=f"{at}: {kind.symptom}; packets go around it",
+                )
+        return None
 
     def _loss(
         self, case: Case, now_ns: int, others: frozenset[str], returned: int, *, beside: bool
@@ -404,10 +450,13 @@ class Judge:
             ready = ready or ready_if_named(judged.evidence)
         if judged.component_id != name and judged.fresh:
             # For the probes this component is the same place, and its state shows the reason.
-            name = judged.component_id
-            together = sum(s for _, s in candidates[:2])
-            confidence = max(confidence, together)
-            candidates = [(name, confidence), *((c, s) for c, s in candidates if c != name)]
+            known = {name := judged.component_id}
+            if self._sources.topology.crossed_as(name) == case.cause.name:
+                # Of parallel cables that one stood for all.
+                known.add(case.cause.name)
+            else:
+                confidence = max(confidence, sum(s for _, s in candidates[:2]))
+            candidates = [(name, confidence), *((c, s) for c, s in candidates if c not in known)]
             decided = confidence >= self._config.confidence and case.doubt <= MAX_DOUBT
         equal = [c for c, s in candidates if c != name and abs(s - confidence) < 1e-6]
         if equal:
@@ -429,6 +478,7 @@ class Judge:
             evidence=facts,
             ready=ready and not self._kinds.in_maintenance(name),
             replies=case.replies,
+            cause=case.cause.name,
         )
 
 

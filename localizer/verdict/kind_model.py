@@ -10,9 +10,9 @@ kinds that it makes as well (`FaultKind.explains`). So a port that is down names
 once, one that has flapped names it better, and CRC errors do not name a cable that is cut off.
 
 States are read where packets pass the same way: at a cable and the RNIC at its end probes see the
-same, so there the component follows from the states, too. So it does where a switch, real or
-virtual, drops or delays single pairs by a rule: whichever component few others cross, probes cannot
-tell it from that rule.
+same, and at parallel cables, so there the component follows from the states, too. So it does where
+a switch, real or virtual, drops or delays single pairs by a rule: whichever component few others
+cross, probes cannot tell it from that rule.
 """
 
 from collections.abc import Iterable, Sequence
@@ -160,13 +160,17 @@ class KindModel:
         return max(scored, key=lambda one: one[0])[1]
 
     def same_place(self, component_id: str) -> list[str]:
-        """Return what the same packets cross: a cable's RNIC, an RNIC's cables, its ends."""
+        """Return what probes cannot tell from a component.
+
+        That is what the same packets cross: a cable's RNIC, an RNIC's cables, its ends. And of
+        parallel cables the others, since no trace tells which of them a packet took.
+        """
         topology = self._topology
         match topology.kind(component_id):
             case ComponentKind.LINK:
                 ends = topology.ends(component_id)
-                found = [end for end in ends if topology.kind(end) is ComponentKind.RNIC]
-                rnics = list(found)
+                rnics = [end for end in ends if topology.kind(end) is ComponentKind.RNIC]
+                found = [*rnics, *topology.parallels(component_id)]
             case ComponentKind.RNIC:
                 found, rnics = topology.links_at(component_id), [component_id]
             case _:
@@ -254,7 +258,8 @@ class KindModel:
         if len(hints) != 1:
             return []
         cable = hints[0].finding.component_id
-        if not all(cable in ways for ways in crossed):
+        at = self._topology.crossed_as(cable)
+        if not all(at in ways for ways in crossed):
             return []
         return [(cable, hints[0], hints[0].evidence)]
 

@@ -19,8 +19,16 @@ from localizer.verdict.catalogue import (
     FaultKind,
 )
 from localizer.verdict.claims import Claim
-from localizer.verdict.incident import SPREAD_NS, Incident, Trigger, follow, opened, resolve
-from schemas.enums import ComponentKind, FaultLifecycle
+from localizer.verdict.incident import (
+    SPREAD_NS,
+    Incident,
+    Trigger,
+    follow,
+    opened,
+    resolve,
+    stand,
+)
+from schemas.enums import ComponentKind
 from schemas.ids import FlowId
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS, us_to_ns
@@ -69,6 +77,8 @@ class Situation:
         5-tuples that only lose replies because of open faults.
     replyless
         5-tuples of which the claims say that only their replies are lost.
+    standing
+        Returns what a state claims of a fault that probes do not show: that it is still there.
     """
 
     bad_loss: frozenset[FlowId]
@@ -77,6 +87,7 @@ class Situation:
     unexplained: int
     echoes: frozenset[FlowId] = frozenset()
     replyless: frozenset[FlowId] = frozenset()
+    standing: Callable[[Incident], Claim | None] = lambda _: None
 
     def bad(self, group: str) -> frozenset[FlowId]:
         """Return the bad 5-tuples that can be evidence of a fault of a group."""
@@ -91,6 +102,8 @@ class Lifecycle:
     heir
         Returns the open fault that somebody else has opened and a new claim explains: it becomes
         that of the claim.
+    crossed_as
+        Returns what stands for a component on paths.
 
     Attributes
     ----------
@@ -99,28 +112,35 @@ class Lifecycle:
     """
 
     def __init__(
-        self, config: CoreConfig, heir: Callable[[Claim], Incident | None] = lambda _: None
+        self,
+        config: CoreConfig,
+        heir: Callable[[Claim], Incident | None] = lambda _: None,
+        crossed_as: Callable[[str], str] = lambda component: component,
     ) -> None:
         self.refused = 0
         self._heir = heir
+        self._crossed_as = crossed_as
         self._config = config
         self._incidents: dict[str, Incident] = {}
 
     def open_faults(self) -> list[Incident]:
-        """Return the open faults, by id."""
-        return [i for _, i in sorted(self._incidents.items()) if i.open]
+        """Return the open faults that probes show, by id."""
+        return [i for _, i in sorted(self._incidents.items()) if i.open and not i.stands]
 
     def resolved_faults(self) -> list[Incident]:
-        """Return the faults that were resolved until recently, by id."""
-        return [i for _, i in sorted(self._incidents.items()) if not i.open]
+        """Return the faults that probes show no more, by id.
+
+        They were resolved until recently, or a state says that they are still there.
+        """
+        return [i for _, i in sorted(self._incidents.items()) if not i.open or i.stands]
 
     def returned(self, component_id: str, now_ns: int) -> int:
         """Return how often a component's loss came back; once more if it is over for now."""
         return max(
             (
-                i.flapped + (not i.open and self._flaps(i, now_ns))
+                i.flapped + ((not i.open or i.stands) and self._flaps(i, now_ns))
                 for i in self._incidents.values()
-                if i.group == LOSS and i.event.component_id == component_id
+                if i.group == LOSS and i.place == component_id
             ),
             default=0,
         )
@@ -131,21 +151,26 @@ class Lifecycle:
         if known is None:
             self._incidents[event.fault_id] = Incident.restored(event)
         elif known.event.seq < event.seq:
-            if not known.open and event.state is not FaultLifecycle.RESOLVED:
-                back_ns = us_to_ns(event.event_at)
-                known.come_back(back_ns, flaps=self._flaps(known, back_ns))
+            at_ns = us_to_ns(event.event_at)
+            if event.flaps > known.event.flaps:
+                known.come_back(at_ns, flaps=self._flaps(known, at_ns))
             group = Incident.restored(event).group
             known.event, known.group = event, group
+            if known.stands and known.stood_ns is None:
+                known.stood_ns = at_ns
 
     def observe(self, claims: Sequence[Claim], situation: Situation, now_ns: int) -> None:
         """Update which faults have evidence: what `step` does, but without transitions."""
         by_place = {(c.component_id, c.group): c for c in claims}
         for incident in self.open_faults():
             event = incident.event
+            incident.place = self._crossed_as(event.component_id)
             bad = situation.bad(incident.group)
             if incident.keys is None:
                 incident.keys = situation.crossing(incident.components, incident.group)
-            claim = by_place.get((event.component_id, incident.group))
+            claim = by_place.get((event.component_id, incident.group)) or by_place.get(
+                (incident.place, incident.group)
+            )
             kept = frozenset() if incident.group in HOST_GROUPS else incident.keys & bad
             incident.keys = kept | (claim.keys if claim else frozenset())
             incident.note(now_ns)
@@ -185,12 +210,45 @@ class Lifecycle:
         for incident in changed:
             incident.event = replace(incident.event, unexplained_paths=situation.unexplained)
         self.observe(claims, situation, now_ns)
-        for incident in self.open_faults():
-            quiet_ns = incident.quiet_ns
-            if quiet_ns is not None and now_ns - quiet_ns >= self._resolve_ns(incident):
-                resolve(incident, now_ns)
-                changed.append(incident)
+        changed += self._end(situation, now_ns)
         return [incident.event for incident in changed]
+
+    def _end(self, situation: Situation, now_ns: int) -> list[Incident]:
+        """Resolve what is over, and keep open what a state says is still there.
+
+        Routes lead around a port that is down after some seconds, so that probes are well again;
+        its reader may come a minute later.
+        """
+        ended = [
+            i
+            for i in self.open_faults()
+            if i.quiet_ns is not None and now_ns - i.quiet_ns >= self._resolve_ns(i)
+        ]
+        changed = []
+        for incident in self.resolved_faults():
+            if incident.open:
+                if situation.standing(incident) is None:
+                    resolve(incident, now_ns)
+                    changed.append(incident)
+            elif incident.stood_ns is None and not self._is_taken(incident):
+                ended.append(incident)
+        for incident in ended:
+            claim = situation.standing(incident)
+            if claim is not None:
+                stand(incident, claim, now_ns)
+            elif incident.open:
+                resolve(incident, now_ns)
+            else:
+                continue
+            changed.append(incident)
+        return changed
+
+    def _is_taken(self, incident: Incident) -> bool:
+        """Return whether another fault is open where a resolved one was."""
+        return any(
+            i.open and i is not incident and not i.components.isdisjoint(incident.components)
+            for i in self._incidents.values()
+        )
 
     def _as_flap(self, claim: Claim) -> Claim:
         """Return a claim as one of the open fault of which it is a flap, if there is one."""
@@ -200,14 +258,27 @@ class Lifecycle:
         return claim
 
     def _known(self, claim: Claim) -> Incident | None:
-        """Return the open fault of the same component, preferably of the same group."""
+        """Return the open fault of the same place, preferably of the same group and component.
+
+        What a state names, another component of those that probes cannot tell apart, is no other
+        fault than the one that they have found there.
+        """
+        place = self._crossed_as(claim.cause or claim.component_id)
         same = [
             i
             for i in self.open_faults()
-            if i.event.component_id == claim.component_id
+            if (i.event.component_id == claim.component_id or i.place == place)
             and (i.group == claim.group or SELF_GROUPS.isdisjoint((i.group, claim.group)))
         ]
-        return min(same, key=lambda i: (i.group != claim.group, i.opened_ns), default=None)
+        return min(
+            same,
+            key=lambda i: (
+                i.group != claim.group,
+                i.event.component_id != claim.component_id,
+                i.opened_ns,
+            ),
+            default=None,
+        )
 
     def _replaced(self, claim: Claim, matched: set[str]) -> Incident | None:
         """Return the open fault of an agent, silent or of the claim's group, that it explains."""
@@ -305,7 +376,7 @@ class Lifecycle:
         return (
             incident.group == claim.group == LATENCY
             and not _is_same(incident, claim)
-            and now_ns - incident.changed_ns < self._config.aftermath_ns
+            and now_ns - incident.over_ns < self._config.aftermath_ns
         )
 
     @staticmethod
@@ -314,9 +385,7 @@ class Lifecycle:
 
         A 5-tuple whose prober was away, or whose clock was wrong, is cleared late.
         """
-        return (
-            claim.keys <= (incident.first or frozenset()) and claim.onset_ns <= incident.changed_ns
-        )
+        return claim.keys <= (incident.first or frozenset()) and claim.onset_ns <= incident.over_ns
 
     def _take_over(self, incident: Incident, claim: Claim, now_ns: int) -> list[Incident]:
         event = incident.event
@@ -335,6 +404,10 @@ class Lifecycle:
         if event.decided and not claim.decided:
             return []  # what was decided stays so until something better is
         claim = _at_height(event, claim)
+        named = claim.kind.name == event.fault_kind and event.fault_kind in SPECIFIC
+        if named and claim.component_id != event.component_id:
+            # Where a state has told it to be it stays until another kind of state tells otherwise.
+            claim = _at_place_of(event, claim)
         since_ns = now_ns - incident.changed_ns
         if (claim.decided, claim.kind.name) != (event.decided, event.fault_kind):
             if not claim.ready or since_ns < ESSENTIAL_GAP_NS:
@@ -354,11 +427,16 @@ class Lifecycle:
     def _open(self, claim: Claim, matched: set[str], now_ns: int) -> list[Incident]:
         for incident in self.resolved_faults():
             at_place = _is_at_place_of(incident, claim)
-            back = now_ns - incident.changed_ns <= self._damping_ns(incident, at_place=at_place)
+            within_ns = self._damping_ns(incident, at_place=at_place)
+            back = incident.stands or now_ns - incident.changed_ns <= within_ns
             if back and (_is_same(incident, claim) or _is_outage_of(incident, claim)):
                 matched.add(incident.event.fault_id)
                 known = incident.event
-                if known.decided and (not claim.decided or _is_flap(incident, claim)):
+                if known.decided and (
+                    not claim.decided
+                    or _is_flap(incident, claim)
+                    or claim.component_id == incident.place != known.component_id
+                ):
                     claim = _at_place_of(known, claim)
                 if claim.component_id == known.component_id:
                     claim = replace(claim, kind=_kind(known, claim))
@@ -399,7 +477,7 @@ class Lifecycle:
 
         A port cut something off, or packets were delayed for less than a minute.
         """
-        lasted_ns = incident.changed_ns - self._resolve_ns(incident) - incident.began_ns
+        lasted_ns = incident.over_ns - self._resolve_ns(incident) - incident.began_ns
         if incident.group == LATENCY:
             return lasted_ns <= BRIEF_DELAY_NS
         return (
@@ -414,7 +492,7 @@ class Lifecycle:
 
         A share of the packets is lost again as soon as there is traffic for it, or luck.
         """
-        soon = now_ns - incident.changed_ns <= self._config.flap_ns
+        soon = now_ns - incident.over_ns <= self._config.flap_ns
         return soon or incident.event.fault_kind not in PARTIAL
 
     def _resolve_ns(self, incident: Incident) -> int:

@@ -28,9 +28,9 @@ def passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
     """Note the older faults on a 5-tuple's path that had let it pass."""
     late = (
         frozenset(
-            i.event.component_id
+            i.place
             for i in faults
-            if i.event.component_id in flow.components and i.let_pass(flow.key, flow.onset_ns)
+            if i.place in flow.components and i.let_pass(flow.key, flow.onset_ns)
         )
         if faults
         else None

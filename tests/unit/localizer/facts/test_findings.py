@@ -9,18 +9,21 @@ from localizer.facts.states import StateBook
 from schemas.enums import AnomalyFamily, ComponentKind
 from schemas.ids import state_id
 from schemas.records import ComponentState
-from tests.unit.localizer.made import small_fabric
+from tests.unit.localizer.made import component, small_fabric
 
 FABRIC = small_fabric(spines=2)
+FABRIC.set_component(component("l0--s0#2", ComponentKind.LINK, a="s0", b="l0", addresses=()))
 NAMES = sorted(each.component_id for each in FABRIC)
 
 
 def near(name: str) -> set[str]:
-    """Return a component, the cables of a switch, or the switches that a cable joins."""
+    """Return a component, the cables of a switch, or a cable's switches and parallel cables."""
     if FABRIC.kind(name) is ComponentKind.SWITCH:
         return {name, *(each for each in NAMES if name in FABRIC.ends(each))}
     ends = FABRIC.ends(name)
-    return {name, *(each for each in ends if FABRIC.kind(each) is ComponentKind.SWITCH)}
+    parallel = (each for each in NAMES if ends and {*FABRIC.ends(each)} == {*ends})
+    switches = (each for each in ends if FABRIC.kind(each) is ComponentKind.SWITCH)
+    return {name, *switches, *parallel}
 
 
 @given(st.sets(st.sampled_from(NAMES)), st.sets(st.sampled_from(NAMES)))

@@ -233,3 +233,21 @@ def test_what_is_not_as_configured_is_a_fault_once_it_was_read_twice() -> None:
     made.set_state(state("x", "transport", "rdma", at=late + 1, changed=late), late + SECOND_NS)
     assert made.faults(late + SECOND_NS) == []
     assert made.all_well
+
+
+def test_a_fault_lasts_as_long_as_all_who_are_heard_say_so() -> None:
+    """Who has not written since everything was due twice is heard no more."""
+    soon, later = NOW + SECOND_NS, NOW + PERIODS * USUAL_PERIOD_NS + SECOND_NS
+    down = state("x", "port_state", "down")
+    assert book(down).lasts("x", "port_down", soon)
+    assert not book(down).lasts("x", "port_down", later)
+    assert not book(down).lasts("x", "port_down", soon, since_ns=soon)
+    assert not book(down).lasts("x", "device_gone", soon)
+    assert not book(down).lasts("y", "port_down", soon)
+    assert not book(down, state("x", "port_state", "up", source="u")).lasts("x", "port_down", soon)
+    again = state("x", "port_state", "down", at=later)
+    assert book(down, state("x", "port_state", "up", source="u"), again).lasts(
+        "x", "port_down", later, since_ns=later
+    )
+    # Counters say what was, not what is.
+    assert not book(state("x", "crc_errors_per_s", 9.0)).lasts("x", "crc_error", soon)

@@ -1,5 +1,7 @@
 """The graph of components."""
 
+from itertools import permutations
+
 import pytest
 
 from localizer.network.topology import Topology, TopologyError
@@ -46,6 +48,22 @@ def test_a_removed_link_joins_nothing() -> None:
     assert topology.link_between("l0", "s0") is None
     assert topology.neighbours("l0") == ["r0"]
     assert "l0--s0" not in topology
+
+
+@pytest.mark.parametrize("order", [*permutations(("l0--s0", "l0--s0#2", "l0--s0#3"))])
+def test_of_parallel_links_the_first_stands_for_all(order: tuple[str, ...]) -> None:
+    """In whatever order they become known, and if one of them is removed."""
+    topology = small_fabric()
+    topology.remove_component("l0--s0")
+    for name, (a, b) in zip(order, (("l0", "s0"), ("s0", "l0"), ("l0", "s0")), strict=True):
+        topology.set_component(component(name, ComponentKind.LINK, a=a, b=b, addresses=()))
+    assert topology.link_between("l0", "s0") == topology.link_between("s0", "l0") == "l0--s0"
+    assert {topology.crossed_as(name) for name in order} == {"l0--s0"}
+    assert topology.parallels("l0--s0#2") == ["l0--s0", "l0--s0#3"]
+    assert topology.parallels("l1--s0") == topology.parallels("s0") == []
+    assert topology.crossed_as("s0") == "s0"
+    topology.remove_component("l0--s0")
+    assert topology.link_between("l0", "s0") == topology.link_between("s0", "l0") == "l0--s0#2"
 
 
 @pytest.mark.parametrize(("a", "b"), [(None, "x"), ("x", None), ("x", "x")])

@@ -164,6 +164,21 @@ def test_loss_that_shows_again_is_no_flap() -> None:
     assert model(crc).find("cable", lost(cut=0.8, returned=2)).kind.name == "port_flapping"
 
 
+@pytest.mark.parametrize("blamed", ["up1", "up1#2", "up1#3"])
+def test_of_parallel_cables_a_state_says_which_it_is(blamed: str) -> None:
+    """No trace tells which of them a packet took; another cable of the switch is no such one."""
+    on = graph(3)
+    for name in ("up1#2", "up1#3"):
+        on.set_component(
+            Component(cluster="c", component_id=name, kind=ComponentKind.LINK,
+                      layer=Layer.UNDERLAY, a="spine1", b="tor", updated_at=1, addresses=())
+        )  # fmt: skip
+    down = state("up1#2", "port_state", "down")
+    assert told(model(down, on=on).find(blamed, lost())) == ("port_down", "up1#2")
+    assert told(model(down, on=on).find("up2", lost())) == ("connectivity", "up2")
+    assert model(state("up1#2", "maintenance", "drained"), on=on).in_maintenance(blamed)
+
+
 def test_a_counter_of_a_switch_names_the_kind_at_its_cable() -> None:
     """It does not say which cable; and nothing if it is as old, or the switch has a fault."""
     pauses = state("tor", "pause_frames_per_s", 50_000.0)
