@@ -405,7 +405,8 @@ class Lifecycle:
             return []  # what was decided stays so until something better is
         claim = _at_height(event, claim)
         named = claim.kind.name == event.fault_kind and event.fault_kind in SPECIFIC
-        if named and claim.component_id != event.component_id:
+        surer = claim.decided and not event.decided
+        if named and not surer and claim.component_id != event.component_id:
             # Where a state has told it to be it stays until another kind of state tells otherwise.
             claim = _at_place_of(event, claim)
         since_ns = now_ns - incident.changed_ns

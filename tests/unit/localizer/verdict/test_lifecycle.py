@@ -553,3 +553,51 @@ def test_a_fault_elsewhere_that_loses_the_replies_is_the_better_answer() -> None
     assert (better.fault_id, better.state, better.component_id) == (
         first.fault_id, UPDATED, "spine",
     )  # fmt: skip
+
+
+def test_a_state_names_the_place_of_an_open_fault_however_late() -> None:
+    """A decided cable is its RNIC's once a state says so, and stays that."""
+    life = Life()
+    (first,) = life.step(claim("cable"))
+    named = replace(claim("rnic", kind="port_down"), cause="cable")
+    (better,) = life.step(named, seconds=100)
+    assert (better.fault_id, better.state, better.component_id) == (first.fault_id, UPDATED, "rnic")
+    assert life.step(replace(named, component_id="cable", cause=None), seconds=20) == []
+    other = replace(claim("cable", kind="device_gone"), cause=None)
+    assert [e.component_id for e in life.step(replace(other, component_id="rnic"))] == ["rnic"]
+
+
+def test_where_a_state_names_two_places_the_decided_one_is_told() -> None:
+    """The same counter is out of order at a cable and at its RNIC; traces decide in the end."""
+    life = Life()
+    life.step(replace(claim("cable", kind="crc_error"), decided=False, confidence=0.57))
+    rnic = replace(claim("rnic", kind="crc_error"), cause="cable")
+    assert life.step(replace(rnic, decided=False, confidence=0.57), seconds=20) == []
+    (better,) = life.step(rnic, seconds=20)
+    assert (better.component_id, better.decided) == ("rnic", True)
+    assert life.step(replace(rnic, component_id="cable", cause=None), seconds=20) == []
+
+
+def test_what_a_state_says_is_still_there_is_over_for_the_evidence() -> None:
+    """It is open, but explains nothing; what shows there again is the same fault."""
+    life = Life()
+    life.step(claim("A", kind="port_down"))
+    standing = replace(claim("A", frozenset(), "port_down"), bad=0)
+    situation = Situation(
+        bad_loss=frozenset(), bad_latency=frozenset(), crossing=lambda *_: frozenset(),
+        unexplained=0, standing=lambda _: standing,
+    )  # fmt: skip
+    life.step()
+    (held,) = life.lifecycle.step([], situation, life.now + 3 * SECOND_NS)
+    assert (held.state, held.bad_paths, held.flaps) == (UPDATED, 0, 0)
+    assert life.lifecycle.open_faults() == []
+    (over,) = life.lifecycle.resolved_faults()
+    assert over.open
+    assert over.over_ns == life.now + 3 * SECOND_NS
+    assert life.lifecycle.step([], situation, life.now + 500 * SECOND_NS) == []
+    (again,) = life.step(claim("A", kind="port_down"), seconds=501)
+    assert (again.fault_id, again.flaps) == (held.fault_id, 1)
+    follower = Lifecycle(CONFIG)
+    for event in (held, again):
+        follower.force(event)
+        assert bool(follower.open_faults()) is (event is again)
