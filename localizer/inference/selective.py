@@ -150,10 +150,11 @@ def _rows_by_end(index: FlowIndex, ends: Collection[str]) -> dict[str, Int64s]:
     places = np.flatnonzero(np.isin(index.ends.ravel(), numbers))
     rows, which = places // 2, index.ends.ravel()[places]
     order = np.argsort(which, kind="stable")
-    begins = np.searchsorted(which[order], numbers, "left").tolist()
-    ends_at = np.searchsorted(which[order], numbers, "right").tolist()
+    rows, which = rows[order], which[order]
+    begins = np.searchsorted(which, numbers, "left").tolist()
+    ends_at = np.searchsorted(which, numbers, "right").tolist()
     for name, begin, end in zip(names, begins, ends_at, strict=True):
-        ours = rows[order[begin:end]]
+        ours = rows[begin:end]
         found[name] = ours[index.live[ours]]
     return found
 

@@ -66,6 +66,16 @@ def listed_names(begin: str, names: list[str]) -> list[str]:
     return lines if len(lines) <= MAX_LINES else [*lines[:MAX_LINES], f"{len(names)} in all"]
 
 
+def silent_agents(evidence: Iterable[str]) -> set[str]:
+    """Return the agents that lines of a verdict's evidence list as silent."""
+    return {
+        name
+        for line in evidence
+        if line.startswith(SILENT_LINE)
+        for name in line.removeprefix(SILENT_LINE).split(", ")
+    }
+
+
 @dataclass(slots=True)
 class _Group:
     """Agents that are silent for one reason.
@@ -107,12 +117,7 @@ class SilenceClaims:
         if event.fault_kind == "agent_dead":
             self._sources.liveness.remember_silent(event.component_id, onset_ns, dead=True)
             return
-        names = {
-            name
-            for line in event.evidence
-            if line.startswith(SILENT_LINE)
-            for name in line.removeprefix(SILENT_LINE).split(", ")
-        }
+        names = silent_agents(event.evidence)
         names -= {name for group in self._groups for name in group.missed_ns}
         dead = event.fault_kind != "agents_silent"
         for name in sorted(names):

@@ -18,7 +18,7 @@ from localizer.config import GRID_NS, CoreConfig
 from localizer.core import Core
 from localizer.facts.inputs import Event
 from localizer.inference import search
-from localizer.verdict.silences import SILENT_LINE
+from localizer.verdict.silences import silent_agents
 from ops.bench.rig import process_cost
 from ops.bench.rig.growth import Curve, call_alone, slope_figure
 from ops.bench.rig.report import Figure, Parts, Say, figure
@@ -192,9 +192,7 @@ def _note(run: Run, said: Sequence[FaultEvent]) -> bool:
     for event in said:
         names = (event.component_id, *(c.component_id for c in event.candidates))
         run.opened[event.fault_id] = tuple(dict.fromkeys(names))
-        for line in event.evidence:
-            if line.startswith(SILENT_LINE):
-                run.silent.update(line.removeprefix(SILENT_LINE).split(", "))
+        run.silent |= silent_agents(event.evidence)
     return any(event.state is FaultLifecycle.OPEN for event in said)
 
 
