@@ -3,7 +3,8 @@
 All processes of a role on a cluster are members of one group (`role_group`) and subscribe to one
 topic of one partition. The member to which Kafka gives that partition leads; the others stand by.
 Nothing is read from the topic here. When the leader stops it leaves the group, and the next one
-leads at once. When it is killed or hangs, the broker notices after the session timeout.
+leads at once: the one that began first. When it is killed or hangs, the broker notices after the
+session timeout.
 
 The leader commits once a second where it stands, with its name and the time. The broker takes a
 commit of a member that still has its place in the group only, so each one that was taken proves
@@ -21,6 +22,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -52,6 +54,8 @@ MAX_POLLS: Final = 100
 ASK_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.05
 TOKEN_CHARS: Final = 8
+# Texts of this form stand in the order of the times.
+BEGUN: Final = "%Y%m%dT%H%M%S.%f"
 
 
 class TakenOverError(CannotRunError):
@@ -136,7 +140,10 @@ class Leadership:
             fixed={
                 # Who has the partition keeps it when others come or go.
                 "partition.assignment.strategy": "cooperative-sticky",
-                "client.id": f"skeletonhunter-{role}@{self._name}",
+                # Of members that stand by, the first by name leads next: the client puts them in
+                # that order, and a member's name begins with this. So one that has long been
+                # ready goes before one that has just begun again.
+                "client.id": f"skeletonhunter-{role}@{datetime.now(UTC):{BEGUN}}@{self._name}",
                 "on_commit": self._note_commit,
             },
         )
