@@ -6,7 +6,7 @@ first cause hides the others. Times of arrival decide what is known when; how lo
 has waited is measured by its own rank's clock. No two hosts' clocks are compared.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -92,7 +92,8 @@ class _Watched:
 
     Until `aside_ns` nothing is taken of it: it held too much. `seen_ns`: when there was last
     something to tell of one whose ranks record nothing. `begun`: which processes those were.
-    `network_ns`: when a look last said that it is the network.
+    `network_ns`: when a look last said that it is the network. `glanced_ns`: when it was last
+    looked at though nothing waited for longer than usual.
     """
 
     job: JobState
@@ -103,6 +104,7 @@ class _Watched:
     seen_ns: int = 0
     begun: tuple[int, int] = (0, 0)
     network_ns: int = 0
+    glanced_ns: int = 0
 
     @property
     def open_hang(self) -> Hang | None:
@@ -324,7 +326,8 @@ class HangWatch:
             return self._decide_unrecorded(watched, now_ns)
         job.pace.observe(job.ranks, now_ns)
         job.compare_work(now_ns)
-        overdue = job.overdue(now_ns)
+        waiting = job.waiting(now_ns)
+        overdue = job.overdue(waiting)
         known = watched.open_hang
         if known is not None and known.communicator is None:
             # At half of its pace a job waits twice as long as usual, and has not stopped.
@@ -332,32 +335,37 @@ class HangWatch:
             overdue = [o for o in overdue if o.waited * share > o.limit]
             if _goes_on_slowly(job, overdue, now_ns):
                 overdue = []
-        seen = not overdue and job.halted
-        if seen:
-            # What the kernel says needs no comparison with what is usual.
-            overdue = job.overdue(now_ns, READ_TWICE_US)
-        if known is not None and (why := _why_over(watched, known, overdue, now_ns)) is not None:
+        late = overdue or job.held_up(waiting)
+        longest = late or job.longest(waiting)
+        odd = known is not None and known.hang_class is HangClass.DESYNCHRONISED
+        still = longest if odd else late
+        if known is not None and (why := _why_over(watched, known, still, now_ns)) is not None:
             return resolved(known, now_ns, why)
-        again_ns = AGAIN_LARGE_NS if len(job.ranks) > LARGE else AGAIN_NS
-        read = bool(overdue) and _is_read_since(job, overdue, now_ns)
         slow = known is None and job.slow and job.goes_on(now_ns)
-        if now_ns - watched.looked_ns < again_ns or not (read or slow):
-            return None
-        looked_ns, watched.looked_ns = watched.looked_ns, now_ns
-        found = self._analyse(job, overdue, now_ns, seen=seen) if read else None
+        looked_ns = watched.looked_ns
+        found = None
+        if overdue:
+            if _may_look(job, overdue, now_ns, looked_ns, AGAIN_NS):
+                watched.looked_ns = now_ns
+                found = self._analyse(job, overdue, now_ns)
+        elif _may_look(job, longest, now_ns, watched.glanced_ns, GRID_NS):
+            watched.glanced_ns = now_ns
+            tells = _is_seen if late else _is_surely_odd
+            found = self._analyse(job, longest, now_ns, tells)
         if found is not None and known is not None and known.communicator is None:
             # It is told at the next point of the grid: a job has one hang at a time.
-            watched.looked_ns = looked_ns
+            watched.looked_ns = watched.glanced_ns = 0
             return resolved(known, now_ns, "the job has stopped")
-        if found is None and slow and not (seen and overdue):
+        due = now_ns - looked_ns >= _again_ns(job, AGAIN_NS)
+        if found is None and slow and due and (overdue or not late):
+            watched.looked_ns = now_ns
             found = self._slow(job, now_ns)
         return None if found is None else _follow(watched, found, now_ns)
 
     def _decide_unrecorded(self, watched: _Watched, now_ns: int) -> Hang | None:
         """Return what is to be told of a job of whose operations nothing is known."""
         job, known = watched.job, watched.open_hang
-        again_ns = AGAIN_LARGE_NS if len(job.ranks) > LARGE else AGAIN_NS
-        if now_ns - watched.looked_ns < again_ns:
+        if now_ns - watched.looked_ns < _again_ns(job, AGAIN_NS):
             return None
         watched.looked_ns = now_ns
         if watched.begun != (begun := (job.attempt, job.restarted_ns)):
@@ -390,9 +398,21 @@ class HangWatch:
         return None if cause is None else slow_hang_of(self._cluster, job, cause, now_ns)
 
     def _analyse(
-        self, job: JobState, overdue: list[Overdue], now_ns: int, *, seen: bool
+        self,
+        job: JobState,
+        overdue: list[Overdue],
+        now_ns: int,
+        tells: Callable[[Cause], bool] | None = None,
     ) -> Hang | None:
-        """Return what is to be told of what waits; `seen`: only what the kernel says."""
+        """Return what is to be told of what waits.
+
+        Parameters
+        ----------
+        tells
+            Which causes are told of what waits for no longer than usual; None: it has waited for
+            longer, and all are.
+        """
+        seen = tells is not None
         snapshots = [_without_stale_waits(s, job, now_ns) for s in job.snapshots()]
         found = diagnose(snapshots, world_size=_believed_size(job), overdue=not seen)
         late = {o.rank for o in overdue}
@@ -407,7 +427,7 @@ class HangWatch:
             if _may_be_over(finding, name, job, now_ns):
                 continue
             cause = cause_of(finding, name, job, now_ns, overdue=overdue)
-            if cause is not None and seen and not _is_seen(cause):
+            if cause is not None and tells is not None and not tells(cause):
                 continue
             if cause is not None:
                 told = Seen(
@@ -456,6 +476,24 @@ def _is_seen(cause: Cause) -> bool:
     classes = {HangClass.PROCESS_STOPPED, HangClass.RANK_MISSING}
     sure = cause.hang_class in classes and cause.certainty is Certainty.SURE
     return sure or cause.hang_class is HangClass.DESYNCHRONISED
+
+
+def _is_surely_odd(cause: Cause) -> bool:
+    """Return whether ranks do different things, which two records of one operation say."""
+    return cause.hang_class is HangClass.DESYNCHRONISED and cause.certainty is Certainty.SURE
+
+
+def _may_look(
+    job: JobState, waits: list[Overdue], now_ns: int, looked_ns: int, again_ns: int
+) -> bool:
+    """Return whether something waits of which all is read, and the last look is long enough ago."""
+    due = now_ns - looked_ns >= _again_ns(job, again_ns)
+    return bool(waits) and due and _is_read_since(job, waits, now_ns)
+
+
+def _again_ns(job: JobState, again_ns: int) -> int:
+    """Return how long after a look at a job the next one is due."""
+    return AGAIN_LARGE_NS if len(job.ranks) > LARGE else again_ns
 
 
 def _may_be_over(finding: diagnosis.Finding, communicator: str, job: JobState, now_ns: int) -> bool:

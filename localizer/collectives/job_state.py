@@ -1,16 +1,16 @@
 """What is known of one running job, folded from the records of its ranks."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from localizer.collectives.batch_operations import BatchOperations
 from localizer.collectives.groups import WORLD, line_up
 from localizer.collectives.pace import Pace
 from localizer.collectives.ranges import rank_text
 from localizer.collectives.rank_batch import BatchHead, RankBatch
-from localizer.collectives.rank_operations import Waits
+from localizer.collectives.rank_operations import OldestWait, Waits
 from localizer.collectives.rank_state import ENDED, SILENT_NS, RankState, snapshots_of
 from localizer.collectives.slow_readers import SlowReaders
 from localizer.collectives.sockets import SocketState
@@ -19,14 +19,16 @@ from localizer.collectives.stillness import Stillness
 from localizer.collectives.stragglers import Stragglers
 from localizer.collectives.usual_waits import (
     LEAST_WAITS,
+    READ_ONCE_US,
     READ_TWICE_US,
     UsualWaits,
     given_up,
     limit_of,
+    longest_of,
     patience,
 )
 from schemas.columns.interpreter import NULL
-from schemas.enums import CommunicatorRole
+from schemas.enums import CommunicatorRole, ProcessState
 from schemas.records import (
     CollectiveBatch,
     CollectiveSnapshot,
@@ -90,6 +92,33 @@ class Overdue:
     waited: int
     limit: int
     since_ns: int
+
+
+class Wait(NamedTuple):
+    """The oldest operation that a rank waits in.
+
+    `waited`: how long, in microseconds; `read_ns`: see `RankState`.
+    """
+
+    rank: int
+    oldest: OldestWait
+    waited: int
+    read_ns: int
+
+
+def _beyond(waiting: Sequence[Wait], limit_of_wait: Callable[[OldestWait], int]) -> list[Overdue]:
+    """Return the waits beyond their limits (µs)."""
+    found = []
+    limits: dict[tuple[str, bool], int] = {}
+    for rank, oldest, waited, read_ns in waiting:
+        key = oldest.communicator, oldest.is_cold
+        limit = limits.get(key)
+        if limit is None:
+            limit = limits[key] = limit_of_wait(oldest)
+        if waited > limit:
+            # The longest wait so far was about half of the limit, or less.
+            found.append(Overdue(rank, waited, limit, read_ns - us_to_ns(waited - limit // 2)))
+    return found
 
 
 @dataclass(slots=True)
@@ -469,8 +498,12 @@ class JobState:
     def limit(self, communicator: str, timeout_ms: int | None) -> int:
         """Return how long (µs) an operation may wait."""
         own = self.waits.get(communicator, UsualWaits())
-        every = self.every if self.every.count >= LEAST_WAITS else self.former
-        return limit_of(own, every, len(self.waits), timeout_ms)
+        return limit_of(own, self._all_waits, len(self.waits), timeout_ms)
+
+    @property
+    def _all_waits(self) -> UsualWaits:
+        """Waits of all communicators; those of before the first iteration was over while few."""
+        return self.every if self.every.count >= LEAST_WAITS else self.former
 
     @property
     def halted(self) -> bool:
@@ -504,34 +537,49 @@ class JobState:
             first |= early & {rank for ranks in idle if len(ranks) > 1 for rank in ranks}
         return bool(launched) and 2 * len(first) >= len(launched)
 
-    def overdue(self, now_ns: int, most: int | None = None) -> list[Overdue]:
-        """Return the operation of each rank that has waited longer than it may, longest first.
+    def waiting(self, now_ns: int) -> list[Wait]:
+        """Return the operation of each rank that has waited longest, longest first.
 
-        Not of ranks that have ended, or of which nothing is heard: they wait for nothing. `most`:
-        how long each may (µs), in place of what is usual.
+        Not of ranks that have ended, or of which nothing is heard: they wait for nothing.
         """
         found = []
-        limits: dict[tuple[str, bool], int] = {}
-        cold = self.cold
         for rank, state in self.ranks.items():
             if state.ended or state.is_silent(now_ns) or state.batch.recorded_at is None:
                 continue
             oldest = state.operations.oldest_wait()
-            if oldest is None:
-                continue
-            waited = state.waited(oldest)
-            key = oldest.communicator, cold or oldest.is_cold
-            limit = most or limits.get(key)
-            if limit is None:
-                limit = self.limit(oldest.communicator, oldest.timeout_ms)
-                if cold or oldest.is_cold:
-                    limit = max(limit, patience(oldest.timeout_ms))
-                limits[key] = limit
-            if waited > limit:
-                # The longest wait so far was about half of the limit, or less.
-                since_ns = state.read_ns - us_to_ns(waited - limit // 2)
-                found.append(Overdue(rank, waited, limit, since_ns))
-        return sorted(found, key=lambda o: (-o.waited, o.rank))
+            if oldest is not None:
+                found.append(Wait(rank, oldest, state.waited(oldest), state.read_ns))
+        return sorted(found, key=lambda wait: (-wait.waited, wait.rank))
+
+    def overdue(self, waiting: Sequence[Wait]) -> list[Overdue]:
+        """Return which of those that wait have waited longer than they may."""
+        cold = self.cold
+
+        def limit(oldest: OldestWait) -> int:
+            usual = self.limit(oldest.communicator, oldest.timeout_ms)
+            return max(usual, patience(oldest.timeout_ms)) if cold or oldest.is_cold else usual
+
+        return _beyond(waiting, limit)
+
+    def held_up(self, waiting: Sequence[Wait]) -> list[Overdue]:
+        """Return which wait while a process is stopped or gone; no longer than usual, perhaps."""
+        if not self.halted:
+            return []
+        stopped = any(s.process_state is ProcessState.STOPPED for s in self.ranks.values())
+        # When a job is ended its ranks go one after another.
+        limit = READ_ONCE_US if stopped else READ_TWICE_US
+        return _beyond(waiting, lambda _: limit)
+
+    def longest(self, waiting: Sequence[Wait]) -> list[Overdue]:
+        """Return which have waited longer than any whose wait ended, after the first iteration."""
+        cold = self.cold
+
+        def limit(oldest: OldestWait) -> int:
+            own = self.waits.get(oldest.communicator, UsualWaits())
+            known = None if cold or oldest.is_cold else longest_of(own, self._all_waits)
+            return patience(oldest.timeout_ms) if known is None else known
+
+        return _beyond(waiting, limit)
 
     def snapshots(self, first: Mapping[int, int] | None = None) -> list[CollectiveSnapshot]:
         """Return the ranks as the analysis reads them, but those whose recorder was never read.

@@ -24,6 +24,9 @@ LEAST_WAITS: Final = 32
 # A collector reads each rank every two seconds, and ranks at different moments. What two reads of
 # each rank show pending is not one that began between the reads of two ranks.
 READ_TWICE_US: Final = 4_000_000
+# What the kernel says of a process, or two records say of one operation, is true after one reading,
+# too; it only must have lasted from one to the next.
+READ_ONCE_US: Final = 2_000_000
 # The first operation of a communicator takes longer than others' do: connections are made for it,
 # and in a job's first iteration each rank compiles its program at its own pace.
 FIRST_US: Final = 6_000_000
@@ -75,6 +78,15 @@ def limit_of(own: UsualWaits, every: UsualWaits, communicators: int, timeout_ms:
     if (limit := every.limit(communicators)) is None:
         return patience(timeout_ms)
     return limit if own.count >= FIRST_WAITS else max(FIRST_US, limit)
+
+
+def longest_of(own: UsualWaits, every: UsualWaits) -> int | None:
+    """Return from when on (µs) an operation waits longer than any did; None: too few are known.
+
+    In a job that is well that is rare, too, and reason enough to look at it. Arguments as above.
+    """
+    known = next((waits for waits in (own, every) if waits.count >= LEAST_WAITS), None)
+    return None if known is None else max(READ_ONCE_US, known.longest)
 
 
 def given_up(timeout_ms: int | None) -> int:

@@ -8,6 +8,7 @@ Python that has JAX (`make training-jax`); a part that lacks what
 it needs says so and measures nothing (`needed.py`).
 """
 
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -69,7 +70,9 @@ NOTES: Final = (
     "Unrecorded: eight ranks of JAX, which records no operations, in the place of PyTorch's, and "
     "the causes that such a job can have. What nobody can tell without a recorder is to be said of "
     "nobody: a rank that launches nothing as undecided after a minute, a slow one not at all.",
-    "Healthy stretches hold a checkpoint that all wait for and a pause for evaluation each.",
+    "Healthy stretches: of half a minute, with a checkpoint that all wait for and a pause for "
+    "evaluation each, and up to a quarter of a minute before each cause, which so comes at any "
+    "moment of the job's turns: up to 4 s of its delay are a pause in which nobody waits.",
 )
 # A task id of its own: a collector sees all jobs of a machine.
 SHAPE: Final = replace(SUITE_SHAPE, task_id="hangs")
@@ -85,6 +88,10 @@ STRETCH_S: Final = 30.0
 STRETCHES: Final = 4
 # Slow ranks and slow ports are seen over many iterations.
 TIMEOUT_S: Final = 45.0
+# A cause comes at any moment of a job that evaluates every fifteen iterations, not always so long
+# after its start.
+PHASE_S: Final = 15.0
+PHASE_SEED: Final = 1
 # What is said may still be refined.
 SETTLE_S: Final = 4.0
 CALM_TIMEOUT_S: Final = 90.0
@@ -222,6 +229,7 @@ def measure(
     outcomes: list[Outcome] = []
     false: list[int] = []
     chosen = [(n, cause) for n, cause in enumerate(CAUSES) if not causes or cause.name in causes]
+    phases = random.Random(PHASE_SEED)  # noqa: S311 - no secret
     with bench(say, keep) as rig:
         for turn in range(runs):
             for stretch in range(1 if causes else STRETCHES):
@@ -229,6 +237,7 @@ def measure(
                 say(f"{turn + 1}/{runs} healthy stretch {stretch + 1}: {false[-1]} said")
             for number, cause in chosen:
                 rig.anew()
+                false.append(rig.healthy(phases.uniform(0.0, PHASE_S)))
                 outcome = rig.run(cause, number, turn)
                 outcomes.append(outcome)
                 say(f"{turn + 1}/{runs} {cause.name} at {outcome.target}: {sentence(outcome)}")

@@ -9,12 +9,13 @@ import pytest
 
 from localizer.collectives.hang_watch import HangWatch
 from localizer.collectives.job_state import JobState
+from localizer.collectives.usual_waits import READ_ONCE_US, READ_TWICE_US
 from schemas.bounds import violation
 from schemas.codec import to_datum
 from schemas.enums import Certainty, CollectiveState, FaultLifecycle, HangClass, ProcessState
 from schemas.records import CollectiveBatch, CollectiveSnapshot, Communicator, Hang
 from schemas.topics import COLLECTIVE_COMM, COLLECTIVE_OP
-from schemas.units import SECOND_NS, us_to_ns
+from schemas.units import SECOND_NS, US_NS, us_to_ns
 from tests.collective_batches import CLUSTER, TASK, Arrival, Job, arrivals, moved, seconds, socket
 
 OPEN, RESOLVED = FaultLifecycle.OPEN, FaultLifecycle.RESOLVED
@@ -71,6 +72,22 @@ def test_a_job_that_hangs_has_one_hang_of_its_class(
     assert hang.event_at - last_launch_us(job) < 8_000_000
     assert hang.onset_at <= last_launch_us(job) + 1_000_000
     assert set(hang.waiting_ranks).isdisjoint(hang.ranks) or hang_class is HangClass.DESYNCHRONISED
+
+
+@pytest.mark.parametrize("name", ["stopped", "type"])
+def test_what_two_records_or_the_kernel_say_needs_no_usual_wait(name: str, tmp_path: Path) -> None:
+    """A process that is stopped, or another operation in its place: after one reading, and once."""
+    job = Job.load(name, tmp_path)
+    _, (hang,) = watched(arrivals(job, states=processes(job, name), longer_us=20_000_000))
+    assert READ_ONCE_US < hang.waited_ns // US_NS < READ_TWICE_US
+
+
+def test_ranks_that_end_one_after_another_are_not_waited_for_at_once(tmp_path: Path) -> None:
+    """A job that somebody ends is no hang while the last of its ranks are still there."""
+    job = Job.load("exited", tmp_path)
+    log = arrivals(job, states=processes(job, "exited"))
+    _, (hang,) = watched(log)
+    assert hang.waited_ns // US_NS > READ_TWICE_US
 
 
 @pytest.mark.parametrize("name", ["healthy", "pause", "slow"])

@@ -8,9 +8,11 @@ from localizer.collectives.usual_waits import (
     FIRST_US,
     FIRST_WAITS,
     LEAST_WAITS,
+    READ_ONCE_US,
     READ_TWICE_US,
     UsualWaits,
     limit_of,
+    longest_of,
     patience,
 )
 
@@ -48,6 +50,15 @@ def test_the_first_operation_of_a_communicator_may_take_longer_than_others() -> 
     assert limit_of(waits(FIRST_WAITS - 1, SECOND_US), short, 2, None) == FIRST_US
     assert limit_of(waits(FIRST_WAITS, SECOND_US), short, 2, None) == READ_TWICE_US
     assert limit_of(short, short, 2, None) == READ_TWICE_US
+
+
+def test_longer_than_any_is_known_of_a_communicator_or_of_the_whole_job() -> None:
+    """A reading at least; of few waits the longest says nothing."""
+    few = waits(LEAST_WAITS - 1, 50 * SECOND_US)
+    assert longest_of(few, few) is None
+    assert longest_of(few, waits(LEAST_WAITS, 3 * SECOND_US)) == 3 * SECOND_US
+    assert longest_of(waits(LEAST_WAITS, 5 * SECOND_US), few) == 5 * SECOND_US
+    assert longest_of(waits(LEAST_WAITS, SECOND_US), few) == READ_ONCE_US
 
 
 def test_exponential_waits_are_false_alarms_as_seldom_as_said() -> None:
