@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from schemas.ids import MAX_ID_CHARS
-from schemas.units import HOUR_NS, MS_NS, SECOND_NS, US_NS
+from schemas.units import HOUR_NS, MS_NS, SECOND_NS, US_NS, US_PER_MS
 
 # How far an event time may lie ahead of the arrival of its record at the broker: clocks of hosts
 # under NTP differ by milliseconds, and a broken one must not move others' time.
@@ -25,6 +25,7 @@ MAX_DERIVED_AHEAD_NS: Final = 2 * MAX_AHEAD_NS
 MAX_ARRIVAL_AHEAD_NS: Final = 5 * SECOND_NS
 # Year 2200: keeps every time in nanoseconds within int64.
 MAX_TIME_US: Final = 7_258_118_400_000_000
+MAX_ARRIVAL_MS: Final = MAX_TIME_US // US_PER_MS
 MAX_TIME_NS: Final = MAX_TIME_US * US_NS
 # Of numbers that count or number things: exact in a double, never reached.
 MAX_COUNT: Final = 2**53
@@ -162,10 +163,11 @@ def is_ahead(bound: Bound, value: float, arrival_ns: int | None) -> bool:
 def arrival_of(timestamp: tuple[int, int]) -> int | None:
     """Return the arrival of a message, nanoseconds, from a client's `message.timestamp()`.
 
-    Of whichever type it is: a replay keeps recorded times of arrival (CreateTime).
+    Of whichever type it is: a replay keeps recorded times of arrival (CreateTime). None: it is not
+    known, or beyond what 64 bits of nanoseconds hold.
     """
     kind, at_ms = timestamp
-    return at_ms * MS_NS if kind else None
+    return at_ms * MS_NS if kind and at_ms <= MAX_ARRIVAL_MS else None
 
 
 _Check = Callable[[Mapping[str, Any], int | None], Violation | None]

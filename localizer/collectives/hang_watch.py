@@ -595,7 +595,7 @@ def _goes_on_slowly(job: JobState, overdue: list[Overdue], now_ns: int) -> bool:
     Where one rank reads or writes slowly the others wait for longer than its pace explains, each
     for what the others take in turn. They may as long as for a rank that works.
     """
-    if not overdue or overdue[0].waited > patience(None):
+    if not overdue or any(one.waited > patience(one.timeout_ms) for one in overdue):
         return False
     return now_ns - last_move(job.sockets) <= READ_TWICE_US * US_NS
 

@@ -86,12 +86,15 @@ class Overdue:
         Microseconds.
     since_ns
         By times of arrival: who is seen to be behind later than this is later than any was before.
+    timeout_ms
+        After which the program gives it up; None: not known.
     """
 
     rank: int
     waited: int
     limit: int
     since_ns: int
+    timeout_ms: int | None = None
 
 
 class Wait(NamedTuple):
@@ -117,7 +120,8 @@ def _beyond(waiting: Sequence[Wait], limit_of_wait: Callable[[OldestWait], int])
             limit = limits[key] = limit_of_wait(oldest)
         if waited > limit:
             # The longest wait so far was about half of the limit, or less.
-            found.append(Overdue(rank, waited, limit, read_ns - us_to_ns(waited - limit // 2)))
+            since_ns = read_ns - us_to_ns(waited - limit // 2)
+            found.append(Overdue(rank, waited, limit, since_ns, oldest.timeout_ms))
     return found
 
 

@@ -30,7 +30,7 @@ are not independent: so the rank must have become slower as well.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import comb, prod
+from math import comb, exp, lgamma, prod
 from typing import Final
 
 from localizer.collectives.sockets import SocketState
@@ -356,7 +356,12 @@ def chance_of_share(least: int, count: int, missed: float) -> float:
     >>> round(chance_of_share(2, 9, 40.0), 6)  # 9 / 49 · 8 / 48
     0.030612
     """
-    return prod((count - n) / (count - n + missed) for n in range(least))
+    if least > count:
+        return 0.0
+    # The product of (count - n) / (count - n + missed) for each n below least.
+    hit = lgamma(count + 1) - lgamma(count - least + 1)
+    every = lgamma(count + missed + 1) - lgamma(count - least + missed + 1)
+    return exp(hit - every)
 
 
 def chance_of_none(count: int, hits: int, missed: int) -> float:

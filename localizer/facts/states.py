@@ -22,6 +22,8 @@ MAINTENANCE: Final = "maintenance"
 USUAL_PERIOD_NS: Final = 60 * SECOND_NS
 # A reader may miss one reading: so many periods before it saw a change, the change may have been.
 PERIODS: Final = 2
+# Nor is one that missed a repetition gone: the next one comes up to a reading late.
+HEARD_PERIODS: Final = 3
 # Readers of one attribute that are followed: the agents of a host's containers, and collectors.
 MAX_READERS: Final = 16
 # One that is silent while others write is forgotten after five repetitions: an agent that was
@@ -350,11 +352,20 @@ class StateBook:
             )
         return found
 
-    def lasts(self, component_id: str, kind: str, now_ns: int, since_ns: int = 0) -> bool:
+    def lasts(
+        self,
+        component_id: str,
+        kind: str,
+        now_ns: int,
+        since_ns: int = 0,
+        *,
+        changed: bool = False,
+    ) -> bool:
         """Return whether readers say that a fault of a kind that states alone can show is there.
 
-        Each that is heard must: one that has not written since everything was due twice is not. And
-        one must have read it after a time.
+        Each that is heard must: one that has missed two repetitions is not. And one must have read
+        it after a time, and `changed`: something else before. What was always so, as the port of a
+        bond that nobody ever connected, is no part of a fault.
         """
         for attribute, first in self._states.get(component_id, {}).items():
             rule = BY_ATTRIBUTE.get(attribute)
@@ -364,9 +375,11 @@ class StateBook:
                 r
                 for r in first.readers()
                 if r.value is not None
-                and now_ns - r.arrived_ns <= PERIODS * max(r.period_ns, USUAL_PERIOD_NS)
+                and now_ns - r.arrived_ns <= HEARD_PERIODS * max(r.period_ns, USUAL_PERIOD_NS)
             ]
-            if all(r.bad is not None for r in heard) and any(r.read_ns >= since_ns for r in heard):
+            if all(r.bad is not None for r in heard) and any(
+                r.read_ns >= since_ns and (r.before is not None or not changed) for r in heard
+            ):
                 return True
         return False
 

@@ -23,6 +23,8 @@ MAX_CANDIDATES: Final = 64
 MAX_EVIDENCE: Final = 64
 # Candidates below this probability are left out.
 LEAST_SHARE: Final = 0.01
+# How the lines of a fault's evidence begin that say which jobs it stops.
+STOPS: Final = "stops "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Final
 from localizer.config import CoreConfig
 from localizer.facts.inputs import Sources
 from localizer.verdict.catalogue import AGENT, HANG_GROUPS, KINDS, STUCK, FaultKind
-from localizer.verdict.claims import MAX_EVIDENCE, MAX_TASKS, Claim, make_claim
+from localizer.verdict.claims import MAX_EVIDENCE, MAX_TASKS, STOPS, Claim, make_claim
 from localizer.verdict.incident import Incident, Trigger, follow, opened, resolve
 from schemas.enums import Certainty, ComponentKind, FaultLifecycle, HangClass
 from schemas.ids import FlowId, rank_id, rank_key
@@ -154,7 +154,9 @@ class HangFaults:
                     found.append(self._end(own, fault.event.fault_id, now_ns))
                 continue
             accounted = any(
-                now_ns - i.over_ns <= RECOVERY_NS and _concerns(i, hang, reach) for i in over
+                (now_ns - i.over_ns <= RECOVERY_NS or _still_stops(i, hang))
+                and _concerns(i, hang, reach)
+                for i in over
             )
             waits = hang.hang_class in BY_NETWORK and now_ns - since_ns < WAIT_NS
             if (waits or accounted) and (own is None or not own.open):
@@ -337,6 +339,16 @@ def _tier(component: Component | None) -> int | None:
     return None if component is None else component.tier
 
 
+def _still_stops(incident: Incident, hang: Hang) -> bool:
+    """Return whether a fault that only a state shows stopped the job before routes went around."""
+    event = incident.event
+    return (
+        incident.stands
+        and us_to_ns(hang.onset_at) <= incident.over_ns
+        and any(rank_key(rank)[0] == hang.task_id for rank in event.ranks)
+    )
+
+
 def _ranks(hang: Hang) -> tuple[str, ...]:
     """Return the ranks that a hang stops, culprits among them."""
     every = sorted({*hang.ranks, *hang.waiting_ranks})
@@ -384,7 +396,7 @@ def _with_ranks(
     tasks = tuple(sorted({*event.tasks, hang.task_id}))[:MAX_TASKS]
     if (ranks, tasks) == (event.ranks, event.tasks):
         return events, []
-    line = f"stops {hang.task_id}: {hang.summary}"
+    line = f"{STOPS}{hang.task_id}: {hang.summary}"
     evidence = event.evidence
     if line not in evidence:
         # The first step stands last.
@@ -402,7 +414,7 @@ def _without_ranks(
     ranks = tuple(rank for rank in event.ranks if rank_key(rank)[0] != task_id)
     if ranks == event.ranks:
         return events, []
-    evidence = tuple(e for e in event.evidence if not e.startswith(f"stops {task_id}: "))
+    evidence = tuple(e for e in event.evidence if not e.startswith(f"{STOPS}{task_id}: "))
     return _changed(events, fault, replace(event, ranks=ranks, evidence=evidence), now_ns)
 
 

@@ -19,7 +19,7 @@ Each reason to wait avoids a false alarm:
   window.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import log
 from statistics import median
@@ -41,15 +41,18 @@ from localizer.verdict.cases import (
     loss_counts,
     rises_ns,
 )
-from localizer.verdict.catalogue import CUT_SHARE, GRADUAL, KINDS, LOSS
-from localizer.verdict.claims import Claim, make_claim
+from localizer.verdict.catalogue import CUT_SHARE, GRADUAL, KINDS, LOSS, FaultKind
+from localizer.verdict.claims import STOPS, Claim, make_claim
 from localizer.verdict.incident import Incident
 from localizer.verdict.kind_model import KindModel, Symptoms
 from localizer.verdict.state_claims import STATE_CONFIDENCE
 from schemas.enums import AnomalyFamily, AnomalyKind, ComponentKind
 from schemas.ids import FlowId
+from schemas.records import FaultEvent
 from schemas.units import MS_NS, SECOND_NS, us_to_ns
 
+# Of a fault that only a state shows. Routes may lead around it, or nobody probes there any more.
+NO_LOSS_NOW = "no probe is lost there now"
 # Traces of lost 5-tuples are available after this time: two timeouts, and slack.
 TRACE_NS = 2_500 * MS_NS
 # The next trace of the same 5-tuple comes at most this much later.
@@ -144,13 +147,18 @@ class Judge:
     def standing(self, incident: Incident, now_ns: int) -> Claim | None:
         """Return the claim of states that a fault is still there which probes show no more.
 
-        The state must have gone out of order with the fault. Of a fault that was resolved it must
-        have been read since probes were well; else the next reading is waited for.
+        The state must have gone out of order with the fault; once it holds the fault open it only
+        has to stay so, whoever reads it. Of a fault that was resolved it must have been read since
+        probes were well; else the next reading is waited for.
         """
         event = incident.event
         states = self._sources.states
         if incident.group != LOSS or event.fault_kind in GRADUAL or not states.bad:
             return None
+        if incident.stands:
+            at, kind = event.component_id, KINDS[event.fault_kind]
+            held = states.lasts(at, kind.name, now_ns) and not self._kinds.in_maintenance(at)
+            return self._stands(event, at, kind, event.evidence) if held else None
         symptoms = Symptoms(
             family=AnomalyFamily.LOSS,
             cut_share=1.0,
@@ -164,26 +172,30 @@ class Judge:
             at, kind = named.component_id, named.kind
             if (
                 named.fresh
-                and states.lasts(at, kind.name, now_ns, since_ns)
+                and states.lasts(at, kind.name, now_ns, since_ns, changed=True)
                 and not self._kinds.in_maintenance(at)
             ):
-                return replace(
-                    make_claim(
-                        self._sources,
-                        kind,
-                        at,
-                        decided=True,
-                        confidence=max(event.confidence, STATE_CONFIDENCE),
-                        candidates=[(at, max(event.confidence, STATE_CONFIDENCE))],
-                        keys=frozenset(),
-                        good=event.good_paths + event.bad_paths,
-                        onset_ns=us_to_ns(event.onset_at),
-                        evidence=[*named.facts, "probes that it cut off are answered again"],
-                        ready=True,
-                    ),
-                    headline=f"{at}: {kind.symptom}; packets go around it",
-                )
+                return self._stands(event, at, kind, [*named.facts, NO_LOSS_NOW])
         return None
+
+    def _stands(self, event: FaultEvent, at: str, kind: FaultKind, facts: Iterable[str]) -> Claim:
+        """Return the claim that a fault is still at a place; whom it hit and stops stays told."""
+        confidence = max(event.confidence, STATE_CONFIDENCE)
+        claim = make_claim(
+            self._sources,
+            kind,
+            at,
+            decided=True,
+            confidence=confidence,
+            candidates=[(at, confidence)],
+            keys=frozenset(),
+            good=event.good_paths + event.bad_paths,
+            onset_ns=us_to_ns(event.onset_at),
+            evidence=[*facts, *(line for line in event.evidence if line.startswith(STOPS))],
+            ready=True,
+            tasks=frozenset(event.tasks),
+        )
+        return replace(claim, headline=f"{at}: {kind.symptom}; {NO_LOSS_NOW}")
 
     def _loss(
         self, case: Case, now_ns: int, others: frozenset[str], returned: int, *, beside: bool

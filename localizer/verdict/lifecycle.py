@@ -164,7 +164,6 @@ class Lifecycle:
         by_place = {(c.component_id, c.group): c for c in claims}
         for incident in self.open_faults():
             event = incident.event
-            incident.place = self._crossed_as(event.component_id)
             bad = situation.bad(incident.group)
             if incident.keys is None:
                 incident.keys = situation.crossing(incident.components, incident.group)
@@ -185,6 +184,9 @@ class Lifecycle:
 
     def step(self, claims: Sequence[Claim], situation: Situation, now_ns: int) -> list[FaultEvent]:
         """Match claims with faults; return the transitions, in a fixed order."""
+        for incident in self._incidents.values():
+            # The topology may be known since the last step only, after a restart.
+            incident.place = self._crossed_as(incident.event.component_id)
         claims = [self._as_flap(claim) for claim in claims]
         changed: list[Incident] = []
         matched: set[str] = set()
@@ -230,11 +232,11 @@ class Lifecycle:
                 if situation.standing(incident) is None:
                     resolve(incident, now_ns)
                     changed.append(incident)
-            elif incident.stood_ns is None and not self._is_taken(incident):
+            else:
                 ended.append(incident)
         for incident in ended:
             claim = situation.standing(incident)
-            if claim is not None:
+            if claim is not None and (incident.open or not self._is_taken(incident)):
                 stand(incident, claim, now_ns)
             elif incident.open:
                 resolve(incident, now_ns)
@@ -429,7 +431,9 @@ class Lifecycle:
         for incident in self.resolved_faults():
             at_place = _is_at_place_of(incident, claim)
             within_ns = self._damping_ns(incident, at_place=at_place)
-            back = incident.stands or now_ns - incident.changed_ns <= within_ns
+            # What stands elsewhere is no more the same fault than what was resolved then.
+            since_ns = incident.over_ns if incident.stands else incident.changed_ns
+            back = (incident.stands and at_place) or now_ns - since_ns <= within_ns
             if back and (_is_same(incident, claim) or _is_outage_of(incident, claim)):
                 matched.add(incident.event.fault_id)
                 known = incident.event

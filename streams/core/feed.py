@@ -13,7 +13,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from schemas import topics
-from schemas.bounds import arrival_of
+from schemas.bounds import MAX_ARRIVAL_MS, arrival_of
 from schemas.codec import Codec, DecodeError, OutOfBoundsError
 from schemas.columns.arrays import Int64s
 from schemas.columns.blocks import Block, Blocks
@@ -160,7 +160,8 @@ def _arrivals_ns(messages: Sequence[RoundMessage]) -> Int64s:
     """Return when messages arrived, as `arrival_of` does, for kernels; negative: not known."""
     stamps = chain.from_iterable([message.timestamp() for message in messages])
     kinds, at_ms = np.fromiter(stamps, np.int64, 2 * len(messages)).reshape(-1, 2).T
-    return np.where(kinds == 0, NOT_KNOWN, at_ms * MS_NS)
+    known = (kinds != 0) & (at_ms <= MAX_ARRIVAL_MS)
+    return np.where(known, np.where(known, at_ms, 0) * MS_NS, NOT_KNOWN)
 
 
 def window_bytes(codec: Codec, machine: PartitionMachine) -> WindowBytes:

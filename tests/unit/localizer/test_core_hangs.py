@@ -8,9 +8,10 @@ import pytest
 from ops.lab.shape import LabShape
 from schemas import topics
 from schemas.enums import Certainty, FaultLifecycle, HangClass, Layer
-from schemas.records import FaultEvent, Hang, StuckFlow
+from schemas.ids import state_id
+from schemas.records import ComponentState, FaultEvent, Hang, StuckFlow
 from schemas.units import SECOND_NS
-from tests.unit.localizer.simlab import CLUSTER, SimLab
+from tests.unit.localizer.simlab import CLUSTER, START, SimLab
 
 SHAPE = LabShape(hosts=4, rails=2, pods=2, leaves=2, spines=2)
 CABLE = "link:leaf:p1-0--rnic:h3/r0"
@@ -196,6 +197,30 @@ def test_a_hang_that_outlasts_the_cut_is_the_cuts() -> None:
     lab.run(30)
     events = lab.verdicts()
     assert [e.state for e in events if e.state in {OPEN, RESOLVED}] == [OPEN, RESOLVED]
+
+
+def test_a_hang_that_outlasts_what_probes_show_of_a_port_stays_the_ports() -> None:
+    """Routes lead around the port, which is down still; the job's connections are broken."""
+    lab = SimLab(SHAPE)
+    said = {0: "active", 16: "down", 76: "down", 136: "down", 196: "down"}
+    for at_s, text in said.items():
+        at_us = (START + at_s * SECOND_NS) // 1_000
+        record = ComponentState(
+            cluster=CLUSTER, state_id=state_id(CABLE, "port_state"), component_id=CABLE,
+            attribute="port_state", text=text, changed_at=at_us, observed_at=at_us, source="t",
+        )  # fmt: skip
+        lab.write(topics.COMPONENT_STATE.name, record.state_id, record, START + at_s * SECOND_NS)
+    lab.run(12)
+    lab.effects.links[CABLE] = (1.0, 0)
+    lab.run(6)
+    write(lab, hang(lab))
+    lab.run(4)
+    lab.effects.links.clear()
+    lab.run(200)
+    events = lab.verdicts()
+    assert {e.fault_kind for e in last_of(events).values()} == {"port_down"}
+    assert events[-1].ranks == WAITING
+    assert any("job1 hangs" in text for text in events[-1].evidence)
 
 
 def test_a_fault_elsewhere_is_not_the_hangs() -> None:

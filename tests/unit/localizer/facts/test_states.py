@@ -3,6 +3,7 @@
 import pytest
 
 from localizer.facts.states import (
+    HEARD_PERIODS,
     MAX_READERS,
     PERIODS,
     READER_KEEP_NS,
@@ -236,10 +237,11 @@ def test_what_is_not_as_configured_is_a_fault_once_it_was_read_twice() -> None:
 
 
 def test_a_fault_lasts_as_long_as_all_who_are_heard_say_so() -> None:
-    """Who has not written since everything was due twice is heard no more."""
-    soon, later = NOW + SECOND_NS, NOW + PERIODS * USUAL_PERIOD_NS + SECOND_NS
+    """Who has missed two repetitions is heard no more; who missed one is."""
+    soon, later = NOW + SECOND_NS, NOW + HEARD_PERIODS * USUAL_PERIOD_NS + SECOND_NS
     down = state("x", "port_state", "down")
     assert book(down).lasts("x", "port_down", soon)
+    assert book(down).lasts("x", "port_down", later - USUAL_PERIOD_NS + 5 * SECOND_NS)
     assert not book(down).lasts("x", "port_down", later)
     assert not book(down).lasts("x", "port_down", soon, since_ns=soon)
     assert not book(down).lasts("x", "device_gone", soon)
@@ -249,5 +251,8 @@ def test_a_fault_lasts_as_long_as_all_who_are_heard_say_so() -> None:
     assert book(down, state("x", "port_state", "up", source="u"), again).lasts(
         "x", "port_down", later, since_ns=later
     )
+    up = state("x", "port_state", "up", at=NOW - SECOND_NS)
+    assert book(up, down).lasts("x", "port_down", soon, changed=True)
+    assert not book(down).lasts("x", "port_down", soon, changed=True)
     # Counters say what was, not what is.
     assert not book(state("x", "crc_errors_per_s", 9.0)).lasts("x", "crc_error", soon)
