@@ -100,28 +100,31 @@ class Overdue:
 class Wait(NamedTuple):
     """The oldest operation that a rank waits in.
 
-    `waited`: how long, in microseconds; `read_ns`: see `RankState`.
+    `waited`: how long, in microseconds; `read_ns`: see `RankState`; `cold`: whether it is of the
+    first iteration, its rank's or most ranks'.
     """
 
     rank: int
     oldest: OldestWait
     waited: int
     read_ns: int
+    cold: bool
 
 
-def _beyond(waiting: Sequence[Wait], limit_of_wait: Callable[[OldestWait], int]) -> list[Overdue]:
+def _beyond(waiting: Sequence[Wait], limit_of_wait: Callable[[Wait], int]) -> list[Overdue]:
     """Return the waits beyond their limits (µs)."""
     found = []
     limits: dict[tuple[str, bool], int] = {}
-    for rank, oldest, waited, read_ns in waiting:
-        key = oldest.communicator, oldest.is_cold
+    for wait in waiting:
+        key = wait.oldest.communicator, wait.cold
         limit = limits.get(key)
         if limit is None:
-            limit = limits[key] = limit_of_wait(oldest)
-        if waited > limit:
+            limit = limits[key] = limit_of_wait(wait)
+        if wait.waited > limit:
             # The longest wait so far was about half of the limit, or less.
-            since_ns = read_ns - us_to_ns(waited - limit // 2)
-            found.append(Overdue(rank, waited, limit, since_ns, oldest.timeout_ms))
+            since_ns = wait.read_ns - us_to_ns(wait.waited - limit // 2)
+            timeout_ms = wait.oldest.timeout_ms
+            found.append(Overdue(wait.rank, wait.waited, limit, since_ns, timeout_ms))
     return found
 
 
@@ -501,13 +504,12 @@ class JobState:
 
     def limit(self, communicator: str, timeout_ms: int | None) -> int:
         """Return how long (µs) an operation may wait."""
-        own = self.waits.get(communicator, UsualWaits())
-        return limit_of(own, self._all_waits, len(self.waits), timeout_ms)
+        return limit_of(*self._known_waits(communicator), len(self.waits), timeout_ms)
 
-    @property
-    def _all_waits(self) -> UsualWaits:
-        """Waits of all communicators; those of before the first iteration was over while few."""
-        return self.every if self.every.count >= LEAST_WAITS else self.former
+    def _known_waits(self, communicator: str) -> tuple[UsualWaits, UsualWaits]:
+        """Return waits of a communicator, and of all; while few, those of the first iteration."""
+        own = self.waits.get(communicator, UsualWaits())
+        return own, self.every if self.every.count >= LEAST_WAITS else self.former
 
     @property
     def halted(self) -> bool:
@@ -547,21 +549,22 @@ class JobState:
         Not of ranks that have ended, or of which nothing is heard: they wait for nothing.
         """
         found = []
+        cold = self.cold
         for rank, state in self.ranks.items():
             if state.ended or state.is_silent(now_ns) or state.batch.recorded_at is None:
                 continue
             oldest = state.operations.oldest_wait()
             if oldest is not None:
-                found.append(Wait(rank, oldest, state.waited(oldest), state.read_ns))
+                waited, is_cold = state.waited(oldest), cold or oldest.is_cold
+                found.append(Wait(rank, oldest, waited, state.read_ns, is_cold))
         return sorted(found, key=lambda wait: (-wait.waited, wait.rank))
 
     def overdue(self, waiting: Sequence[Wait]) -> list[Overdue]:
         """Return which of those that wait have waited longer than they may."""
-        cold = self.cold
 
-        def limit(oldest: OldestWait) -> int:
-            usual = self.limit(oldest.communicator, oldest.timeout_ms)
-            return max(usual, patience(oldest.timeout_ms)) if cold or oldest.is_cold else usual
+        def limit(wait: Wait) -> int:
+            usual = self.limit(wait.oldest.communicator, wait.oldest.timeout_ms)
+            return max(usual, patience(wait.oldest.timeout_ms)) if wait.cold else usual
 
         return _beyond(waiting, limit)
 
@@ -576,12 +579,11 @@ class JobState:
 
     def longest(self, waiting: Sequence[Wait]) -> list[Overdue]:
         """Return which have waited longer than any whose wait ended, after the first iteration."""
-        cold = self.cold
 
-        def limit(oldest: OldestWait) -> int:
-            own = self.waits.get(oldest.communicator, UsualWaits())
-            known = None if cold or oldest.is_cold else longest_of(own, self._all_waits)
-            return patience(oldest.timeout_ms) if known is None else known
+        def limit(wait: Wait) -> int:
+            waits = self._known_waits(wait.oldest.communicator)
+            known = None if wait.cold else longest_of(*waits)
+            return patience(wait.oldest.timeout_ms) if known is None else known
 
         return _beyond(waiting, limit)
 

@@ -161,7 +161,7 @@ def _arrivals_ns(messages: Sequence[RoundMessage]) -> Int64s:
     stamps = chain.from_iterable([message.timestamp() for message in messages])
     kinds, at_ms = np.fromiter(stamps, np.int64, 2 * len(messages)).reshape(-1, 2).T
     known = (kinds != 0) & (at_ms <= MAX_ARRIVAL_MS)
-    return np.where(known, np.where(known, at_ms, 0) * MS_NS, NOT_KNOWN)
+    return np.where(known, at_ms * MS_NS, NOT_KNOWN)
 
 
 def window_bytes(codec: Codec, machine: PartitionMachine) -> WindowBytes:

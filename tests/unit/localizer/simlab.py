@@ -29,8 +29,9 @@ from schemas.enums import (
     TraceCause,
     Transport,
 )
-from schemas.ids import path_id
+from schemas.ids import path_id, state_id
 from schemas.records import (
+    ComponentState,
     Endpoint,
     FaultEvent,
     Heartbeat,
@@ -205,6 +206,19 @@ class SimLab:
         offset = self._offsets[topic, partition]
         self._offsets[topic, partition] += 1
         self.log.append(Record(topic, key, record, partition, offset, at // MS_NS))
+
+    def read_port(
+        self, name: str, text: str, *, read_s: float, at_s: float, source: str = "t"
+    ) -> None:
+        """Write what a reader saw at a port, times since the lab began."""
+        read_at = (START + round(read_s * SECOND_NS)) // 1000
+        record = ComponentState(
+            cluster=CLUSTER, state_id=state_id(name, "port_state"), component_id=name,
+            attribute="port_state", text=text, changed_at=read_at, observed_at=read_at,
+            source=source,
+        )  # fmt: skip
+        at_ns = START + round(at_s * SECOND_NS)
+        self.write(topics.COMPONENT_STATE.name, record.state_id, record, at_ns)
 
     def heartbeat(self, agent: str, at: int, state: AgentState = AgentState.RUNNING) -> None:
         """Write one heartbeat."""

@@ -8,10 +8,9 @@ import pytest
 from ops.lab.shape import LabShape
 from schemas import topics
 from schemas.enums import Certainty, FaultLifecycle, HangClass, Layer
-from schemas.ids import state_id
-from schemas.records import ComponentState, FaultEvent, Hang, StuckFlow
+from schemas.records import FaultEvent, Hang, StuckFlow
 from schemas.units import SECOND_NS
-from tests.unit.localizer.simlab import CLUSTER, START, SimLab
+from tests.unit.localizer.simlab import CLUSTER, SimLab
 
 SHAPE = LabShape(hosts=4, rails=2, pods=2, leaves=2, spines=2)
 CABLE = "link:leaf:p1-0--rnic:h3/r0"
@@ -42,6 +41,16 @@ def hang(lab: SimLab, seq: int = 1, **changes: Any) -> Hang:
 def write(lab: SimLab, record: Hang) -> None:
     """Write a hang as it is now."""
     lab.write(topics.COLLECTIVE_HANG.name, record.hang_id, record, lab.now)
+
+
+def hang_by_a_cut(lab: SimLab) -> None:
+    """Cut the cable for ten seconds; the job hangs after six of them."""
+    lab.run(12)
+    lab.effects.links[CABLE] = (1.0, 0)
+    lab.run(6)
+    write(lab, hang(lab))
+    lab.run(4)
+    lab.effects.links.clear()
 
 
 def job_class(hang_class: HangClass, rank: int = 6) -> dict[str, Any]:
@@ -188,12 +197,7 @@ def test_a_class_that_changes_changes_the_fault() -> None:
 def test_a_hang_that_outlasts_the_cut_is_the_cuts() -> None:
     """Connections go on a while after the cable is back: nobody is paged a second time."""
     lab = SimLab(SHAPE)
-    lab.run(12)
-    lab.effects.links[CABLE] = (1.0, 0)
-    lab.run(6)
-    write(lab, hang(lab))
-    lab.run(4)
-    lab.effects.links.clear()
+    hang_by_a_cut(lab)
     lab.run(30)
     events = lab.verdicts()
     assert [e.state for e in events if e.state in {OPEN, RESOLVED}] == [OPEN, RESOLVED]
@@ -204,18 +208,8 @@ def test_a_hang_that_outlasts_what_probes_show_of_a_port_stays_the_ports() -> No
     lab = SimLab(SHAPE)
     said = {0: "active", 16: "down", 76: "down", 136: "down", 196: "down"}
     for at_s, text in said.items():
-        at_us = (START + at_s * SECOND_NS) // 1_000
-        record = ComponentState(
-            cluster=CLUSTER, state_id=state_id(CABLE, "port_state"), component_id=CABLE,
-            attribute="port_state", text=text, changed_at=at_us, observed_at=at_us, source="t",
-        )  # fmt: skip
-        lab.write(topics.COMPONENT_STATE.name, record.state_id, record, START + at_s * SECOND_NS)
-    lab.run(12)
-    lab.effects.links[CABLE] = (1.0, 0)
-    lab.run(6)
-    write(lab, hang(lab))
-    lab.run(4)
-    lab.effects.links.clear()
+        lab.read_port(CABLE, text, read_s=at_s, at_s=at_s)
+    hang_by_a_cut(lab)
     lab.run(200)
     events = lab.verdicts()
     assert {e.fault_kind for e in last_of(events).values()} == {"port_down"}

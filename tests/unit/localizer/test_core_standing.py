@@ -2,9 +2,7 @@
 
 from schemas import topics
 from schemas.enums import ComponentKind
-from schemas.ids import state_id
-from schemas.records import ComponentState, FaultEvent
-from schemas.units import SECOND_NS
+from schemas.records import FaultEvent
 from tests.unit.localizer.made import component
 from tests.unit.localizer.simlab import START, SimLab
 
@@ -20,21 +18,9 @@ def warm() -> SimLab:
     lab.write(topics.TOPOLOGY.name, OTHER, twin, START)
     for at_s in (0, 60):
         for name in (LINK, OTHER):
-            read(lab, name, "active", read_s=at_s, at_s=at_s + 2)
+            lab.read_port(name, "active", read_s=at_s, at_s=at_s + 2)
     lab.run(WARM_S)
     return lab
-
-
-def read(
-    lab: SimLab, name: str, text: str, *, read_s: float, at_s: float, source: str = "t"
-) -> None:
-    """Write what a reader saw at a port, times since the lab began."""
-    read_at = (START + round(read_s * SECOND_NS)) // 1000
-    record = ComponentState(
-        cluster="lab", state_id=state_id(name, "port_state"), component_id=name,
-        attribute="port_state", text=text, changed_at=read_at, observed_at=read_at, source=source,
-    )  # fmt: skip
-    lab.write(topics.COMPONENT_STATE.name, record.state_id, record, START + round(at_s * SECOND_NS))
 
 
 def cut(lab: SimLab, seconds: float) -> None:
@@ -65,8 +51,8 @@ def test_a_port_that_routes_lead_around_stays_a_fault_until_it_is_up() -> None:
     lab = warm()
     cut(lab, 6)
     lab.run(34)
-    read(lab, LINK, "down", read_s=WARM_S + 20, at_s=WARM_S + 22)
-    read(lab, LINK, "active", read_s=WARM_S + 35, at_s=WARM_S + 36)
+    lab.read_port(LINK, "down", read_s=WARM_S + 20, at_s=WARM_S + 22)
+    lab.read_port(LINK, "active", read_s=WARM_S + 35, at_s=WARM_S + 36)
     assert told(lab.verdicts()) == [
         (1, "OPEN", "connectivity", LINK, 1),
         (12, "RESOLVED", "connectivity", LINK, 0),
@@ -80,8 +66,8 @@ def test_a_port_that_is_known_to_be_down_is_not_over_until_it_is_read_as_up() ->
     lab = warm()
     cut(lab, 6)
     lab.run(34)
-    read(lab, LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 3)
-    read(lab, LINK, "active", read_s=WARM_S + 32, at_s=WARM_S + 33)
+    lab.read_port(LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 3)
+    lab.read_port(LINK, "active", read_s=WARM_S + 32, at_s=WARM_S + 33)
     assert told(lab.verdicts()) == [
         (1, "OPEN", "connectivity", LINK, 1),
         (3, "UPDATED", "port_down", LINK, 1),
@@ -95,7 +81,7 @@ def test_what_was_read_before_the_end_and_comes_after_it_opens_nothing_again() -
     lab = warm()
     cut(lab, 6)
     lab.run(34)
-    read(lab, LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 20)
+    lab.read_port(LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 20)
     assert [at for at, *_ in told(lab.verdicts())] == [1, 12]
 
 
@@ -104,7 +90,7 @@ def test_a_reader_that_is_heard_no_more_holds_no_fault_open() -> None:
     lab = warm()
     cut(lab, 6)
     lab.run(250)
-    read(lab, LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 3)
+    lab.read_port(LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 3)
     last = told(lab.verdicts())[-1]
     assert last[1:3] == ("RESOLVED", "port_down")
     assert 183 <= last[0] <= 186
@@ -116,9 +102,9 @@ def test_a_reader_that_misses_a_repetition_or_is_replaced_holds_the_fault_open()
     cut(lab, 6)
     lab.run(400)
     for at_s in (2, 62, 188):
-        read(lab, LINK, "down", read_s=WARM_S + at_s, at_s=WARM_S + at_s + 1)
+        lab.read_port(LINK, "down", read_s=WARM_S + at_s, at_s=WARM_S + at_s + 1)
     for at_s in (260, 320, 380):
-        read(lab, LINK, "down", read_s=WARM_S + at_s, at_s=WARM_S + at_s + 1, source="u")
+        lab.read_port(LINK, "down", read_s=WARM_S + at_s, at_s=WARM_S + at_s + 1, source="u")
     assert [state for _, state, *_ in told(lab.verdicts())] == ["OPEN", "UPDATED", "UPDATED"]
 
 
@@ -128,7 +114,7 @@ def test_a_reader_that_is_heard_again_holds_the_fault_open_again() -> None:
     cut(lab, 6)
     lab.run(300)
     for at_s in (2, 250):
-        read(lab, LINK, "down", read_s=WARM_S + at_s, at_s=WARM_S + at_s + 1)
+        lab.read_port(LINK, "down", read_s=WARM_S + at_s, at_s=WARM_S + at_s + 1)
     assert [(at, state) for at, state, *_ in told(lab.verdicts())[-2:]] == [
         (184, "RESOLVED"),
         (252, "UPDATED"),
@@ -140,7 +126,7 @@ def test_a_fault_that_stands_names_whom_it_hit() -> None:
     lab = warm()
     cut(lab, 6)
     lab.run(34)
-    read(lab, LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 3)
+    lab.read_port(LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 3)
     assert {event.tasks for event in lab.verdicts()} == {("job1",)}
 
 
@@ -151,7 +137,7 @@ def test_a_fault_that_stands_and_loses_packets_again_is_the_same_fault() -> None
     lab.run(20)
     cut(lab, 6)
     lab.run(20)
-    read(lab, LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 3)
+    lab.read_port(LINK, "down", read_s=WARM_S + 2, at_s=WARM_S + 3)
     assert told(lab.verdicts()) == [
         (1, "OPEN", "connectivity", LINK, 1),
         (3, "UPDATED", "port_down", LINK, 1),
@@ -167,8 +153,8 @@ def test_of_parallel_cables_the_state_says_which_it_is() -> None:
         lab = warm()
         cut(lab, 60)
         lab.run(20)
-        read(lab, OTHER, "down", read_s=WARM_S + at_s - 1, at_s=WARM_S + at_s)
-        read(lab, OTHER, "active", read_s=WARM_S + 62, at_s=WARM_S + 63)
+        lab.read_port(OTHER, "down", read_s=WARM_S + at_s - 1, at_s=WARM_S + at_s)
+        lab.read_port(OTHER, "active", read_s=WARM_S + 62, at_s=WARM_S + 63)
         assert told(lab.verdicts()) == [
             (1, "OPEN", "connectivity", LINK, 1),
             (at_s, "UPDATED", "port_down", OTHER, 1),
