@@ -206,17 +206,17 @@ class OpenAnomalies:
         """Whether no anomaly is open and no cut ended a moment ago."""
         return not self._open and not self._brief
 
-    def apply_anomaly(self, anomaly: Anomaly, at_ns: int | None = None) -> None:
-        """Apply an onset, a repetition or a clearing; duplicates change nothing.
+    def apply_anomaly(self, anomaly: Anomaly, at_ns: int | None = None) -> FlowId:
+        """Apply an onset, a repetition or a clearing, and return whose; duplicates change nothing.
 
         Parameters
         ----------
         at_ns
             Its effective time, which counts if the event time is far from it.
         """
-        if anomaly.kind not in ANOMALY_FAMILY:
-            return
         key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
+        if anomaly.kind not in ANOMALY_FAMILY:
+            return key
         known = self._open.get(key, NONE).get(anomaly.kind)
         event_ns = us_to_ns(anomaly.event_at)
         onset_ns = us_to_ns(anomaly.onset_at)
@@ -231,12 +231,12 @@ class OpenAnomalies:
         if anomaly.state is AnomalyState.CLEARED:
             if known is not None:
                 self._clear(key, known, event_ns)
-            return
+            return key
         if anomaly.state not in (AnomalyState.ONSET, AnomalyState.ONGOING):
-            return
+            return key
         if known is None and key not in self._open and len(self._open) >= self._max_flows:
             self.refused += 1
-            return
+            return key
         same = known is not None and known.onset_at == anomaly.onset_at
         rtt_ns = _nanoseconds(anomaly, anomaly.value)
         if known is None:
@@ -274,6 +274,7 @@ class OpenAnomalies:
         self._oldest_ns = min(self._oldest_ns, last_ns)
         if not same:
             self._note_change(anomaly.kind)
+        return key
 
     def set_pooled(
         self, kind: AnomalyKind, symptoms: Mapping[FlowId, Symptom], now_ns: int | None = None
@@ -342,11 +343,17 @@ class OpenAnomalies:
         for key in order:
             yield key, filed[key]
 
-    def brief_cuts(self) -> Iterator[tuple[FlowId, Symptom]]:
-        """Yield 5-tuples that were cut off only for a moment, sorted."""
-        for key in sorted(self._brief):
-            if key not in self._open:
-                yield key, self._brief[key]
+    def symptoms(self, family: AnomalyFamily, key: FlowId) -> tuple[Symptom, ...]:
+        """Return the open anomalies of a family of a 5-tuple that has some."""
+        return self._by_family[family][key]
+
+    def brief_cuts(self) -> Mapping[FlowId, Symptom]:
+        """Return the 5-tuples that were cut off for a moment; some are bad again."""
+        return self._brief
+
+    def is_open(self, key: FlowId) -> bool:
+        """Return whether a 5-tuple has open anomalies."""
+        return key in self._open
 
     def _note_change(self, *kinds: AnomalyKind) -> None:
         self.version += 1

@@ -4,12 +4,14 @@ In: open anomalies, paths, traces, liveness. Out: a list of `BadFlow`, each with
 may be at fault. Results are cached: only what changed since the last decision is computed again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from localizer.facts.anomalies import LOSSY, Symptom
 from localizer.facts.inputs import Sources
+from localizer.facts.sampling import Sample, sample_of
 from localizer.network.traces import UNTRACED, TraceFindings
 from schemas.enums import AnomalyFamily, AnomalyKind, ComponentKind
 from schemas.ids import FlowId
@@ -38,6 +40,8 @@ class BadFlow:
         What it crosses, less what lost probes have passed.
     open
         Whether it is bad now; False for a brief cut that is over.
+    stands_for
+        Of how many bad 5-tuples it is the one that is looked at.
     replyless
         It is cut off, but in its traces every hop except the target answers.
     traced
@@ -64,6 +68,7 @@ class BadFlow:
     prober: str
     responder: str | None
     open: bool
+    stands_for: int = 1
     replyless: bool = False
     traced: bool = False
     passed_before: frozenset[str] = frozenset()
@@ -111,10 +116,20 @@ CachedFlow = tuple[tuple[Symptom, ...], tuple[str, ...], str | None, BadFlow]
 
 
 class BadFlows:
-    """Finds the bad 5-tuples of a family."""
+    """Finds the bad 5-tuples of a family; of a storm, those that are looked at.
 
-    def __init__(self, sources: Sources) -> None:
+    Parameters
+    ----------
+    accounted
+        Says for which 5-tuples of a family decided faults account.
+    """
+
+    def __init__(
+        self, sources: Sources, accounted: Callable[[AnomalyFamily], AbstractSet[FlowId]]
+    ) -> None:
         self._sources = sources
+        self._accounted = accounted
+        self._samples: dict[AnomalyFamily, Sample] = {}
         # Results of the last call by family, and what each 5-tuple's result was derived from.
         self._results: dict[AnomalyFamily, tuple[int, list[BadFlow]]] = {}
         self._cached: dict[AnomalyFamily, dict[FlowId, CachedFlow]] = {
@@ -123,7 +138,7 @@ class BadFlows:
         self._cleared: dict[FlowId, tuple[BadFlow, TraceFindings, BadFlow]] = {}
 
     def all_bad(self, family: AnomalyFamily, now_ns: int) -> list[BadFlow]:
-        """Return all bad 5-tuples with everything that they cross, sorted by key.
+        """Return the bad 5-tuples with everything that they cross, sorted by key.
 
         Excluded: anomalies that nobody repeats, those that a dead or just returned agent explains,
         latency on 5-tuples with loss, and latency that the prober itself causes.
@@ -135,6 +150,10 @@ class BadFlows:
                 found += self._brief(now_ns)
             known = self._results[family] = now_ns, sorted(found, key=lambda flow: flow.key)
         return known[1]
+
+    def sample(self, family: AnomalyFamily) -> Sample:
+        """Return which 5-tuples with open anomalies the last look at a family was at."""
+        return self._samples[family]
 
     def unexplained(
         self,
@@ -182,9 +201,12 @@ class BadFlows:
         agent_of, components_of = sources.roster.agent_of, sources.paths.components
         before, cached = self._cached[family], dict[FlowId, CachedFlow]()
         self._cached[family] = cached
-        new = (key for key in sources.anomalies.flows_of(family) if key not in before)
-        sources.paths.look_up(new)
-        for key, symptoms in sources.anomalies.by_family(family):
+        sample = sample_of(sources.anomalies.flows_of(family), self._accounted(family))
+        self._samples[family] = sample
+        sources.paths.look_up(key for _, key in sample if key not in before)
+        symptoms_of = sources.anomalies.symptoms
+        for stands_for, key in sample:
+            symptoms = symptoms_of(family, key)
             responder = agent_of(key[1])
             kept = symptoms
             for symptom in symptoms:
@@ -202,6 +224,7 @@ class BadFlows:
                 or known[1] is not crossed
                 or known[2] != responder
                 or known[0] != kept
+                or known[3].stands_for != stands_for
             ):
                 flow = BadFlow(
                     key=key,
@@ -210,6 +233,7 @@ class BadFlows:
                     prober=kept[0].agent_id,
                     responder=responder,
                     open=True,
+                    stands_for=stands_for,
                 )
                 known = kept, crossed, responder, flow
             cached[key] = known
@@ -217,8 +241,12 @@ class BadFlows:
 
     def _brief(self, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()
-        for key, symptom in sources.anomalies.brief_cuts():
-            if self._counts(AnomalyFamily.LOSS, key, symptom, now_ns, troubled):
+        brief, is_open = sources.anomalies.brief_cuts(), sources.anomalies.is_open
+        for stands_for, key in sample_of(brief.keys(), frozenset()):
+            symptom = brief[key]
+            if not is_open(key) and self._counts(
+                AnomalyFamily.LOSS, key, symptom, now_ns, troubled
+            ):
                 yield BadFlow(
                     key=key,
                     symptoms=(symptom,),
@@ -226,6 +254,7 @@ class BadFlows:
                     prober=symptom.agent_id,
                     responder=sources.roster.agent_of(key[1]),
                     open=False,
+                    stands_for=stands_for,
                 )
 
     def _ports(self, components: Iterable[str]) -> list[str]:

@@ -7,6 +7,7 @@ In: the bad 5-tuples, the index of all probed 5-tuples, traces, states. Out: an 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import compress
 from math import log
 from typing import Final
 
@@ -15,6 +16,7 @@ import numpy as np
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.findings import Span
 from localizer.facts.inputs import Sources
+from localizer.facts.sampling import Sample
 from localizer.inference.address_blind import find_doubts
 from localizer.inference.causes import Cause, Columns, Reason
 from localizer.inference.detection_lag import shown_by_now
@@ -25,7 +27,7 @@ from localizer.inference.search import Problem
 from localizer.inference.selective import selective_evidence
 from localizer.inference.starvation import StarvedAgent, starved_agents
 from localizer.network.directions import Directions
-from localizer.network.flow_index import FlowIndex
+from localizer.network.flow_index import CROSSED, FlowIndex
 from localizer.network.replies import ReplyWays
 from schemas.columns.arrays import Int64s
 from schemas.enums import AnomalyFamily, ComponentKind
@@ -56,6 +58,8 @@ class Evidence:
         Possible ways of replies.
     hosts
         The starved agents, each with its host.
+    unseen
+        Bad 5-tuples that were not looked at.
     """
 
     family: AnomalyFamily
@@ -70,6 +74,45 @@ class Evidence:
     echoing: frozenset[FlowId]
     replies: ReplyWays
     hosts: Mapping[str, str]
+    unseen: "Unseen"
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """The bad 5-tuples that are left out of a storm's sample.
+
+    Attributes
+    ----------
+    keys
+        Those that the index knows.
+    places
+        Their rows in it, shape (keys,).
+    index
+        What all probed 5-tuples cross.
+    """
+
+    keys: tuple[FlowId, ...]
+    places: Int64s
+    index: FlowIndex
+
+    @classmethod
+    def of(cls, sample: Sample, index: FlowIndex) -> "Unseen":
+        """Look up what a sample leaves out."""
+        keys = sample.left_out
+        place = index.by_key.get
+        places = np.fromiter((place(key, -1) for key in keys), np.int64, len(keys))
+        known = places >= 0
+        if not known.all():
+            keys, places = tuple(compress(keys, known.tolist())), places[known]
+        return cls(keys, places, index)
+
+    def through(self, component_id: str) -> frozenset[FlowId]:
+        """Return those that cross a component."""
+        number = self.index.components.get(component_id)
+        if number is None or not self.keys:
+            return frozenset()
+        crossing = (self.index.rows[self.places, CROSSED:] == number).any(axis=1)
+        return frozenset(compress(self.keys, crossing.tolist()))
 
 
 # Prior log odds of a fault: one in a thousand for a cable, half of that for what fails less often;
@@ -133,6 +176,7 @@ def gather(
     leaking: frozenset[str] = frozenset(),
     allow_global: bool,
     hops: HopRows,
+    sample: Sample,
 ) -> Evidence | None:
     """Return the observations to explain; None if no bad 5-tuple crosses a candidate cause.
 
@@ -156,14 +200,18 @@ def gather(
         Whether a cluster-wide disturbance is still accepted as a cause.
     hops
         What the family's last decision made of traces.
+    sample
+        Which 5-tuples with open anomalies were looked at to find the bad ones.
     """
     index, replies = places.index, places.replies
     known = frozenset(known_ns)
     bad = [*_possibly_replyless(bad, known, replies)]
-    good = GoodFlows.of(index, *_excluded(sources, index, family, bad, now_ns))
+    unseen = Unseen.of(sample, index)
+    out = _excluded(sources, index, family, bad, sample=sample, now_ns=now_ns)
+    good = GoodFlows.of(index, *out, out=unseen.places)
     crossed = set[str]().union(*(f.components for f in bad))
     priors = _priors(sources, crossed)
-    total = len(bad) + good.total
+    total = sum(flow.stands_for for flow in bad) + good.total
     causes = [Cause.of(Reason.COMPONENT, c) for c in sorted(priors)]
     causes += [Cause.of(Reason.PROBER, a) for a in sorted({f.prober for f in bad})]
     causes += [
@@ -172,7 +220,7 @@ def gather(
     starved = starved_agents(bad, sources.roster.host_of) if family is AnomalyFamily.LOSS else {}
     hosts = {agent: one.host for agent, one in starved.items()}
     causes += [Cause.of(Reason.STARVED, host) for host in sorted(set(hosts.values()))]
-    open_count = sum(flow.open for flow in bad)
+    open_count = sum(flow.stands_for for flow in bad if flow.open)
     if any(flow.replyless for flow in bad):
         causes.append(Cause.of(Reason.REPLY))
     if allow_global and open_count >= max(4, GLOBAL_SHARE * total):
@@ -262,6 +310,7 @@ def gather(
         replies=replies,
         echoing=echoing,
         hosts=hosts,
+        unseen=unseen,
     )
 
 
@@ -352,11 +401,20 @@ def _noise_prior(family: AnomalyFamily, cause: Cause, starved: dict[str, Starved
 
 
 def _excluded(
-    sources: Sources, index: FlowIndex, family: AnomalyFamily, bad: list[BadFlow], now_ns: int
+    sources: Sources,
+    index: FlowIndex,
+    family: AnomalyFamily,
+    bad: list[BadFlow],
+    *,
+    sample: Sample,
+    now_ns: int,
 ) -> tuple[set[FlowId], set[str]]:
-    """Return the 5-tuples that are not good, and the agents whose reports are not reliable."""
+    """Return the 5-tuples that are not good, and the agents whose reports are not reliable.
+
+    Without those that the sample leaves out.
+    """
     board = sources.anomalies
-    not_good = {flow.key for flow in bad} | board.flows_of(family)
+    not_good = {flow.key for flow in bad}.union(key for _, key in sample)
     if family is AnomalyFamily.LATENCY:
         # Lost probes have no round trip: the remaining ones say little about latency.
         not_good |= board.flows_of(AnomalyFamily.LOSS)

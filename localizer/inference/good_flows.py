@@ -6,6 +6,7 @@ know how many cross each cause; `GoodRows` provides both views to `tables.Table`
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from localizer.inference.detection_lag import Shown
 from localizer.network.flow_index import CROSSED, NOTHING, PROBER, FlowIndex, Numbers
 from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.ids import FlowId
+
+NO_ROWS: Final[Int64s] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,12 @@ class GoodFlows:
 
     @classmethod
     def of(
-        cls, index: FlowIndex, not_good: Iterable[FlowId], unreliable: Iterable[str]
+        cls,
+        index: FlowIndex,
+        not_good: Iterable[FlowId],
+        unreliable: Iterable[str],
+        *,
+        out: Int64s = NO_ROWS,
     ) -> "GoodFlows":
         """Select all 5-tuples but the bad ones and those of agents that report nothing reliable.
 
@@ -48,15 +56,18 @@ class GoodFlows:
         ----------
         not_good
             5-tuples that are not good.
+        out
+            Rows of further 5-tuples that are not good, shape (n,).
         unreliable
             Agents whose silence about a 5-tuple is no sign that it is well.
         """
-        by_key = index.by_key
-        places = np.array([p for key in not_good if (p := by_key.get(key)) is not None], np.int64)
+        known = map(index.by_key.get, not_good)
+        places = np.array([place for place in known if place is not None], np.int64)
         numbers = [n for known in (index.probers, index.responders) for a in unreliable
                    if (n := known.get(a)) is not None]  # fmt: skip
         mask = index.live.copy()
         mask[places] = False
+        mask[out] = False
         bad = np.flatnonzero(index.live & ~mask)
         for number in numbers:
             mask[index.rows_with(number)] = False
@@ -103,8 +114,9 @@ class GoodFlows:
 
         One set of rows for each share of truly bad ones that is detected; at least one.
         """
+        of = self._numbered(column, width)
         return tuple(
-            part.rows(column, width, lag) for part, lag in self._by_lag(self.lag_of(shown))
+            part.rows(column, width, lag, *of) for part, lag in self._by_lag(self.lag_of(shown))
         )
 
     def lag_of(self, shown: Shown) -> Floats:
@@ -148,8 +160,11 @@ class GoodFlows:
             )
         return [(rest, usual), *found]
 
-    def rows(self, column: Columns, width: int, lag: float) -> "GoodRows":
-        """Return these 5-tuples as rows over the inference's columns; none is listed yet."""
+    def _numbered(self, column: Columns, width: int) -> tuple[Int64s, Int64s | None]:
+        """Return by number of the index its column, `width` for none, and that of a starved host.
+
+        The second is None where no host is starved.
+        """
         of = np.full(len(self.index.crossing), width)
         index = self.index
         for known, names in (
@@ -161,14 +176,28 @@ class GoodFlows:
             if found:
                 numbers, places = np.array(found).T
                 of[numbers] = places
+        if not column.starved:
+            return of, None
         # An agent's prober and its responder are one starved host.
         starved = np.full(len(of), width)
         for known in self._ends():
             for name, place in column.starved.items():
                 if name in known:
                     starved[known[name]] = place
+        return of, starved
+
+    def rows(
+        self, column: Columns, width: int, lag: float, of: Int64s, starved: Int64s | None
+    ) -> "GoodRows":
+        """Return these 5-tuples as rows over the inference's columns; none is listed yet.
+
+        Parameters
+        ----------
+        of, starved
+            As of `_numbered`.
+        """
         counts = np.zeros(width + 1)
-        for columns in (of, starved) if column.starved else (of,):
+        for columns in (of,) if starved is None else (of, starved):
             used = np.flatnonzero(columns < width)
             np.add.at(counts, columns[used], self.crossing[used])
         if column.global_cause is not None:
@@ -179,7 +208,7 @@ class GoodFlows:
             counts[:-1],
             lag,
             column.global_cause,
-            starved=starved if column.starved else None,
+            starved=starved,
         )
 
     def _ends(self) -> tuple[dict[str, int], dict[str, int]]:

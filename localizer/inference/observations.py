@@ -299,7 +299,11 @@ def _weights(bad: list[BadFlow]) -> list[float]:
     """Return the weight of each bad 5-tuple.
 
     The loss test pools the 5-tuples of a pair of endpoints: when it fires, all that lost a probe
-    are flagged together. So the lossy 5-tuples of one pair count as one observation.
+    are flagged together. So the lossy 5-tuples of one pair count as one observation. One of a
+    storm's sample counts as those that it stands for.
     """
     lossy = Counter(flow.key[:2] for flow in bad if flow.open and flow.lossy)
-    return [BRIEF_WEIGHT if not f.open else 1.0 / lossy[f.key[:2]] if f.lossy else 1.0 for f in bad]
+    return [
+        f.stands_for * (BRIEF_WEIGHT if not f.open else 1.0 / lossy[f.key[:2]] if f.lossy else 1.0)
+        for f in bad
+    ]

@@ -96,7 +96,12 @@ def selective_evidence(
         positive. All bad 5-tuples are cut off there and have one endpoint in common.
     """
     found = {}
-    cut = {switch: bad for switch, bad in through.items() if all(flow.cut for flow in bad)}
+    # Those that a sample leaves out may have no end in common with those that it shows.
+    cut = {
+        switch: bad
+        for switch, bad in through.items()
+        if all(flow.cut and flow.stands_for == 1 for flow in bad)
+    }
     shared = {
         switch: set(bad[0].key[:2]).intersection(*(flow.key[:2] for flow in bad))
         for switch, bad in cut.items()

@@ -43,6 +43,8 @@ class Case:
         Number of good 5-tuples that cross the cause.
     replies
         Bad 5-tuples that cross no suspect, but whose replies may cross this one.
+    unseen
+        Of a storm, 5-tuples that are bad now and cross the cause, and were not looked at.
     """
 
     evidence: Evidence
@@ -53,6 +55,12 @@ class Case:
     open: tuple[BadFlow, ...]
     good: int
     replies: frozenset[FlowId] = frozenset()
+    unseen: frozenset[FlowId] = frozenset()
+
+    @property
+    def count(self) -> int:
+        """How many 5-tuples that cross the cause are bad now."""
+        return len(self.open) + len(self.unseen)
 
     @property
     def own(self) -> tuple[BadFlow, ...]:
@@ -180,8 +188,10 @@ def _case(
 ) -> Case:
     causes = evidence.causes
     cause = causes[best]
+    unseen = frozenset[FlowId]()
     if cause.reason is Reason.COMPONENT:
         bad = tuple(through.get(cause.name, ()))
+        unseen = evidence.unseen.through(cause.name)
     else:
         bad = tuple(flow for flow in evidence.bad if _hits(cause, flow, evidence.hosts))
     return Case(
@@ -193,6 +203,7 @@ def _case(
         open=tuple(flow for flow in bad if flow.open),
         good=int(evidence.good[best]),
         replies=frozenset(replies.get(cause.name, ())),
+        unseen=unseen,
     )
 
 

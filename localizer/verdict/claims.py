@@ -6,6 +6,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from localizer.facts.bad_flows import BadFlow, BadFlows
@@ -112,8 +113,9 @@ def make_claim(
     found = component_kind or sources.topology.kind(component_id)
     known = sources.topology.get(component_id)
     layer = kind.layer or LAYER_OF.get(found) or (known.layer if known else Layer.UNKNOWN)
-    ends = {end for key in keys for end in key[:2]}
-    hit = {t for end in ends for t in sources.roster.tasks_of(end)}
+    # Of a storm's hundred thousand.
+    ends = {*map(itemgetter(0), keys), *map(itemgetter(1), keys)}
+    hit = set[str]().union(*map(sources.roster.tasks_of, ends))
     kept = [(c, round(s, 6)) for c, s in candidates if s >= LEAST_SHARE or c == component_id]
     # Two findings may say the same, such as one of each of a host's two endpoints.
     facts = tuple(dict.fromkeys(evidence))

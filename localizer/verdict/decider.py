@@ -49,7 +49,7 @@ class Decider:
         self._sources = sources
         self._lifecycle = lifecycle
         self._judge = Judge(config, sources)
-        self._flows = BadFlows(sources)
+        self._flows = BadFlows(sources, lambda family: self._owned(family, decided=True))
         self._explainers = {family: Explainer() for family in AnomalyFamily}
         self._hops = {family: HopRows(family) for family in AnomalyFamily}
         self._chains = ChainClaims(sources, self._flows)
@@ -211,6 +211,7 @@ class Decider:
             leaking=self._leaks.components if family is AnomalyFamily.LOSS else frozenset(),
             allow_global=family is AnomalyFamily.LATENCY or oldest_ns < self._config.everything_ns,
             hops=self._hops[family],
+            sample=self._flows.sample(family),
         )
         if evidence is None:
             return []
@@ -261,7 +262,7 @@ class Decider:
 
         While a fault clears, the evidence for this fades: what it hit itself may clear first.
         """
-        bad = frozenset(flow.key for flow in evidence.bad)
+        bad = frozenset(flow.key for flow in evidence.bad).union(evidence.unseen.keys)
         self._echoes = self._echoes & bad if evidence.known else frozenset()
         if evidence.known.isdisjoint(case.cause.name for case in found):
             return

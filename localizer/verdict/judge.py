@@ -205,14 +205,14 @@ class Judge:
         age_ns = now_ns - case.grown_ns(1)
         sure = _is_sure(case)
         decided = case.share >= config.confidence and sure
-        count = len(case.open)
+        count = case.count
         if share >= CUT_SHARE:
             # Beside another fault, an apparent second one may be replies that the first one loses.
             # Traces can tell and are made at once; few 5-tuples need two of them.
             wait_ns = config.few_ns + (SECOND_TRACE_NS if beside else 0)
             enough = count >= config.min_flows or age_ns >= wait_ns
             untraced = sum(not flow.traced for flow in case.open)
-            if beside and age_ns < TRACE_NS and 2 * untraced > count:
+            if beside and age_ns < TRACE_NS and 2 * untraced > len(case.open):
                 enough = False
             hidden = case.evidence.hidden(case.cause.name)
             if hidden > count + case.good and age_ns < config.stall_ns:
@@ -242,11 +242,11 @@ class Judge:
         symptoms = Symptoms(
             family=AnomalyFamily.LOSS,
             cut_share=share,
-            bad_share=len(case.open) / max(1, len(case.open) + case.good),
+            bad_share=count / max(1, count + case.good),
             returned=returned,
             spans=case.spans,
         )
-        cut = sum(flow.cut for flow in case.open)
+        cut = round(share * count)
         facts = [
             f"{cut} 5-tuples through it are cut off, {count - cut} lose packets, "
             f"{case.good} are well",
@@ -280,7 +280,7 @@ class Judge:
         shifted = ready and _is_one_delay(shifts) and not _may_be_echo(case, config.min_flows)
         matters = ready and decided and _some_matter(shifts)
         sudden = any(s.kind is not AnomalyKind.LATENCY_TREND for f in case.open for s in f.symptoms)
-        facts = [f"{len(case.open)} 5-tuples through it are late, {case.good} are well"]
+        facts = [f"{case.count} 5-tuples through it are late, {case.good} are well"]
         if shifts:
             facts.append(f"their round trips rose by {median(shifts) / MS_NS:.3f} ms")
         symptoms = Symptoms(family=AnomalyFamily.LATENCY, sudden=sudden, spans=case.spans)
@@ -374,7 +374,7 @@ class Judge:
                 # round shows whether its other endpoints answer, and whether its own probes get on.
                 return True
             well = case.evidence.well(agent)
-            if len(case.open) < STALL_SHARE * (len(case.open) + well):
+            if case.count < STALL_SHARE * (case.count + well):
                 continue
             lives = self._sources.liveness.alive_after(agent, onset_ns + SECOND_NS)
             paused = age_ns < ROUND_NS or not _probes_itself(case, agent)
@@ -484,7 +484,7 @@ class Judge:
             decided=decided,
             confidence=confidence,
             candidates=candidates,
-            keys=frozenset(flow.key for flow in case.open),
+            keys=frozenset(flow.key for flow in case.open) | case.unseen,
             good=case.good,
             onset_ns=onset_ns,
             evidence=facts,

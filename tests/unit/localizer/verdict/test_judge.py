@@ -75,7 +75,10 @@ def test_an_rnic_is_not_blamed_for_an_agent_that_may_answer_no_more(
     # Both directions between two agents have both in common; a third tells which one it is.
     cut = (*cut, replace(cut[0], prober="c"))
     case = cast(
-        Case, SimpleNamespace(open=cut, evidence=SimpleNamespace(well=lambda _: len(cut) * 9))
+        Case,
+        SimpleNamespace(
+            open=cut, count=len(cut), evidence=SimpleNamespace(well=lambda _: len(cut) * 9)
+        ),
     )
     lives = SimpleNamespace(alive_after=lambda *_: True)
     sources = SimpleNamespace(liveness=lives, topology=None, states=None, findings=None)

@@ -1,0 +1,100 @@
+"""Which bad 5-tuples of a storm are looked at.
+
+A dead spine makes a hundred thousand 5-tuples bad within a second, and a decision takes a dozen
+steps for each of them. A few thousand tell as well where the fault is. So of more a sample is
+taken, and each 5-tuple in it stands for as many as it is one of.
+
+What a decided fault accounts for is sampled by itself: a small fault beside a large one is whole
+again at the decision after the one that names the large one.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from schemas.ids import FlowId
+
+# 5-tuples that are looked at, of those that decided faults account for and of the others. Those of
+# a spine of a hundred thousand cross its cables some thirty times each.
+MOST: Final = 2_048
+# Multiplies one end's number, so that pairs of alike names do not meet; the low bits of the sum,
+# which depend on few of those of both, are not used.
+MIX: Final = 0x9E3779B1
+LEFT_BITS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Bad 5-tuples, of which some are looked at.
+
+    Attributes
+    ----------
+    parts
+        How many each 5-tuple of a part stands for, and these.
+    left_out
+        The 5-tuples that are not looked at.
+    """
+
+    parts: tuple[tuple[int, Collection[FlowId]], ...]
+    left_out: tuple[FlowId, ...] = ()
+
+    def __iter__(self) -> Iterator[tuple[int, FlowId]]:
+        """Yield what is looked at: how many it stands for, and the 5-tuple."""
+        for stands_for, keys in self.parts:
+            for key in keys:
+                yield stands_for, key
+
+
+def sample_of(keys: AbstractSet[FlowId], accounted: AbstractSet[FlowId]) -> Sample:
+    """Return which of some bad 5-tuples are looked at: all unless there are very many.
+
+    It depends on the 5-tuples alone. One that is looked at stays so until there are twice as many.
+
+    Parameters
+    ----------
+    accounted
+        5-tuples that decided faults account for.
+    """
+    if len(keys) <= MOST:
+        return Sample(((1, keys),))
+    known = keys & accounted
+    parts: list[tuple[int, Collection[FlowId]]] = []
+    left_out: list[FlowId] = []
+    for some in (known, keys - known) if known else (keys,):
+        rate = _rate(len(some))
+        taken: Collection[FlowId] = some
+        if rate > 1:
+            taken, others = _split(some, rate)
+            left_out += others
+        parts.append((rate, taken))
+    return Sample(tuple(parts), tuple(left_out))
+
+
+def _rate(count: int) -> int:
+    """Return one of how many 5-tuples is looked at: a power of two."""
+    return 1 << (max(0, count - 1) // MOST).bit_length()
+
+
+def _split(keys: Iterable[FlowId], rate: int) -> tuple[list[FlowId], list[FlowId]]:
+    """Return one of so many 5-tuples, and the others; those of a pair stay together.
+
+    A loss test flags the 5-tuples of a pair together, and they count as one.
+    """
+    taken: list[FlowId] = []
+    others: list[FlowId] = []
+    codes = _Codes()
+    for key in keys:
+        src, dst, _ = key
+        code = codes[src] + MIX * codes[dst]
+        (others if code >> LEFT_BITS & rate - 1 else taken).append(key)
+    return taken, others
+
+
+class _Codes(dict[str, int]):
+    """A number of each endpoint; not its `hash`, which differs from process to process."""
+
+    def __missing__(self, name: str) -> int:
+        code = self[name] = crc32(name.encode())
+        return code
