@@ -13,6 +13,7 @@ again decides when the former one would have.
 from typing import Final
 
 from localizer.config import GRID_NS
+from localizer.facts.sampling import MOST
 from schemas.units import SECOND_NS
 
 # The evidence grows by at most this share between two decisions.
@@ -22,10 +23,11 @@ AGE_SHARE: Final = 8
 GRADUAL_GRID_NS: Final = SECOND_NS
 # Time by itself clears an alarm or ends a wait; no such time is shorter than 2 s.
 CALM_GRID_NS: Final = 2 * SECOND_NS
-# Each further this many bad 5-tuples delay the next decision by one grid step, up to the largest
-# step: decisions take a quarter of a core, so that one whose cores are shared still reads the
-# storm's records.
-STORM_FLOWS: Final = 512
+# Each further this many bad 5-tuples that are looked at, and of all that are bad, delay the next
+# decision by one grid step, up to the largest step: decisions take a quarter of a core, so that one
+# whose cores are shared still reads the storm's records.
+LOOKED_AT_FLOWS: Final = 512
+STORM_FLOWS: Final = 8_192
 STORM_GRID_NS: Final = 16 * SECOND_NS
 
 Versions = tuple[object, ...]
@@ -69,7 +71,8 @@ class Cadence:
         )
         if now_ns % step_ns != 0 or now_ns < self._next_ns:
             return False
-        self._gap_ns = min(GRID_NS * (1 + flows // STORM_FLOWS), STORM_GRID_NS)
+        steps = min(flows, MOST) // LOOKED_AT_FLOWS + flows // STORM_FLOWS
+        self._gap_ns = min(GRID_NS * (1 + steps), STORM_GRID_NS)
         self._next_ns = now_ns + self._gap_ns
         return True
 

@@ -4,7 +4,11 @@ import gc
 
 import pytest
 
+from localizer.facts import sampling
 from ops.bench.scale.localizer import Run, run_storm
+from schemas.enums import FaultLifecycle
+from schemas.records import FaultEvent
+from tests.unit.localizer.simlab import SimLab
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +32,44 @@ def test_a_spine_that_dies_is_one_verdict_and_no_page_for_each_path(storm: Run) 
 def test_the_first_verdict_of_a_storm_is_not_put_off(storm: Run) -> None:
     """It comes with the decision that first knows of it, and later ones are fewer."""
     assert storm.out_s <= storm.steps_s[0] + 1e-9
+
+
+def cut(lab: SimLab, name: str) -> None:
+    """Let a cable lose everything."""
+    lab.effects.links[name] = (1.0, 0)
+
+
+def final(lab: SimLab) -> dict[str, FaultEvent]:
+    """Return the last event of each fault by its component."""
+    return {event.component_id: event for event in lab.verdicts()}
+
+
+def test_a_sample_tells_the_fault_and_how_many_it_hits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer are looked at; what is said of all that are bad stays the same."""
+    lab = SimLab(seed=4)
+    lab.run(6)
+    lab.effects.off.add("spine:1")
+    lab.run(8)
+    (whole,) = final(lab).values()
+    monkeypatch.setattr(sampling, "MOST", whole.bad_paths // 4)
+    (sampled,) = final(lab).values()
+    assert (sampled.component_id, sampled.fault_kind) == ("spine:1", whole.fault_kind)
+    assert abs(sampled.bad_paths - whole.bad_paths) <= 0.1 * whole.bad_paths
+    assert sampled.tasks == whole.tasks
+    assert sampled.decided
+
+
+def test_a_small_fault_in_the_storm_of_a_large_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both begin at once; that of an RNIC hits a tenth of what the spine's does."""
+    lab = SimLab(seed=4)
+    lab.run(6)
+    lab.effects.off.add("spine:1")
+    cut(lab, "link:leaf:p0-0--rnic:h0/r0")
+    lab.run(12)
+    whole = final(lab)
+    monkeypatch.setattr(sampling, "MOST", 64)
+    sampled = final(lab)
+    assert sampled.keys() == whole.keys()
+    for name, event in sampled.items():
+        assert event.state is not FaultLifecycle.RESOLVED
+        assert event.opened_at - whole[name].opened_at <= 2_000_000

@@ -10,6 +10,7 @@ from localizer.verdict.cadence import (
     AGE_SHARE,
     CALM_GRID_NS,
     GRADUAL_GRID_NS,
+    LOOKED_AT_FLOWS,
     STORM_FLOWS,
     STORM_GRID_NS,
     Cadence,
@@ -78,7 +79,9 @@ def test_decisions_grow_rarer_while_nothing_changes() -> None:
 def test_a_storm_is_decided_at_once_and_then_seldom() -> None:
     """With more bad 5-tuples a decision takes longer, and the next one comes later."""
     due = _due(["sudden"] * 240, flows=11 * STORM_FLOWS)
-    assert due[:3] == [0, 12 * GRID_NS, 24 * GRID_NS]
+    assert due[:3] == [0, 16 * GRID_NS, 32 * GRID_NS]
+    due = _due(["sudden"] * 240, flows=LOOKED_AT_FLOWS)
+    assert due[:3] == [0, 2 * GRID_NS, 4 * GRID_NS]
     due = _due(["sudden"] * 240, flows=10**9)
     assert due[:2] == [0, STORM_GRID_NS]
 
