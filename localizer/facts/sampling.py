@@ -17,8 +17,8 @@ from zlib import crc32
 from schemas.ids import FlowId
 
 # 5-tuples that are looked at, of those that decided faults account for and of the others. Those of
-# a spine of a hundred thousand cross its cables some thirty times each.
-MOST: Final = 2_048
+# a spine of a hundred thousand cross each of its cables some ten times.
+MOST: Final = 1_024
 # Multiplies one end's number, so that pairs of alike names do not meet; the low bits of the sum,
 # which depend on few of those of both, are not used.
 MIX: Final = 0x9E3779B1

@@ -44,10 +44,8 @@ HOP_LATE_SHARE: Final = 0.3
 # probability. It knows that the way is lost only where the port is down, and then both ends are.
 SILENCED_CHANCE: Final = 0.5
 PORT: Final = "port_state"
-# Number of bad 5-tuples whose traces are read. Agents trace every loss at once; in a storm these
-# are enough to locate the fault.
-MAX_TRACED: Final = 2_048
-# And of others: mostly they say that packets pass, which good 5-tuples say as well.
+# 5-tuples whose traces are read though they are not looked at as bad ones. Mostly these say that
+# packets pass, which good 5-tuples say as well.
 MAX_OTHERS: Final = 1_024
 # Number of traces read: of many 5-tuples only the latest of each. Six traces of one 5-tuple differ
 # less than one trace each of six, and reading them dominates a storm's decision.
@@ -159,7 +157,7 @@ class HopRows:
             others = paths.traced_since(
                 since_ns, MAX_OTHERS, among=lambda k: k not in flows and crosses(k)
             )
-        keys = sorted({*_sample(mine), *others})
+        keys = sorted({*mine, *others})
         latest = max(1, MAX_TRACES // max(1, len(keys)))
         ports = _Ports(sources, onset_ns)
         before, self._kept = self._kept, {}
@@ -351,11 +349,6 @@ def crossing(column: Columns, index: FlowIndex) -> Callable[[FlowId], bool]:
     crosses: Bools = np.logical_or.reduce(used[index.rows], axis=1)
     place = index.by_key.get
     return lambda key: (row := place(key)) is None or bool(crosses[row])
-
-
-def _sample(keys: list[FlowId]) -> list[FlowId]:
-    """Return at most `MAX_TRACED` of the keys, evenly spread."""
-    return keys[:: -(-len(keys) // MAX_TRACED)] if keys else keys
 
 
 def _outcomes(

@@ -26,8 +26,8 @@ CALM_GRID_NS: Final = 2 * SECOND_NS
 # Each further this many bad 5-tuples that are looked at, and of all that are bad, delay the next
 # decision by one grid step, up to the largest step: decisions take a quarter of a core, so that one
 # whose cores are shared still reads the storm's records.
-LOOKED_AT_FLOWS: Final = 512
-STORM_FLOWS: Final = 8_192
+LOOKED_AT_FLOWS: Final = 256
+STORM_FLOWS: Final = 2_048
 STORM_GRID_NS: Final = 16 * SECOND_NS
 
 Versions = tuple[object, ...]
