@@ -368,11 +368,9 @@ class Judge:
         since = agents_must_live_since(case)
         age_ns = now_ns - min(flow.seen_ns for flow in since)
         onset_ns = min(flow.onset_ns for flow in since)
+        if self._may_be_pause(case, since, age_ns, onset_ns):
+            return True
         for agent in common_agents(case.open):
-            if age_ns < ROUND_NS and all(flow.responder == agent for flow in since):
-                # Nothing of its own is lost, as from an agent that sends and does not answer. A
-                # round shows whether its other endpoints answer, and whether its own probes get on.
-                return True
             well = case.evidence.well(agent)
             if case.count < STALL_SHARE * (case.count + well):
                 continue
@@ -381,6 +379,29 @@ class Judge:
             if not lives or (paused and age_ns < self._config.stall_ns):
                 return True
         return False
+
+    def _may_be_pause(
+        self, case: Case, since: Sequence[BadFlow], age_ns: int, onset_ns: int
+    ) -> bool:
+        """Return whether a host whose agents paused for a moment explains the case as well.
+
+        Nothing of its own is lost, as from agents that send and do not answer: a cut would take the
+        replies to their own probes, too. A round shows whether these get on, and whether all that
+        is sent to the host is lost. If most of it is well, a pause was so short that few 5-tuples
+        lost all that they sent in a round: they are well again once three rounds were answered.
+        """
+        host_of = self._sources.roster.host_of
+        hosts = {host_of(flow.key[1]) or flow.responder for flow in since}
+        agents = {flow.responder for flow in since}
+        if len(hosts) > 1 or None in hosts | agents:
+            return False
+        well = sum(case.evidence.well(str(agent)) for agent in agents)
+        if well <= case.count:
+            return age_ns < ROUND_NS and len(agents) == 1
+        alive = self._sources.liveness.alive_after
+        return age_ns < ROUND_NS or (
+            age_ns < ANSWERED_NS and all(alive(str(agent), onset_ns) for agent in agents)
+        )
 
     def _both_ways(self, case: Case) -> bool:
         """Return whether latency at an agent shows both ways; that of a busy process does not."""

@@ -16,6 +16,7 @@ from localizer.inference.evidence import Evidence
 from localizer.verdict.cases import Case
 from localizer.verdict.catalogue import KINDS
 from localizer.verdict.judge import (
+    ANSWERED_NS,
     BURST_WINDOWS_NS,
     Judge,
     _is_one_delay,
@@ -81,11 +82,50 @@ def test_an_rnic_is_not_blamed_for_an_agent_that_may_answer_no_more(
         ),
     )
     lives = SimpleNamespace(alive_after=lambda *_: True)
-    sources = SimpleNamespace(liveness=lives, topology=None, states=None, findings=None)
+    roster = SimpleNamespace(host_of=lambda _: None)
+    sources = SimpleNamespace(
+        liveness=lives, topology=None, states=None, findings=None, roster=roster
+    )
     judge = Judge(CoreConfig(cluster="c"), cast(Sources, sources))
     now_ns = cut[0].seen_ns + SECOND_NS // 2
     assert judge._may_be_stall(case, now_ns) is waits
-    assert not judge._may_be_stall(case, now_ns + 2 * SECOND_NS)
+    assert judge._may_be_stall(case, now_ns + 2 * SECOND_NS) is waits
+    assert not judge._may_be_stall(case, now_ns + ANSWERED_NS)
+
+
+@pytest.mark.parametrize(
+    ("targets", "waits"),
+    [
+        (("h1/c0", "h1/c1", "h1/c1"), True),
+        (("h1/c0", "h1/c1", "h2/c0"), False),
+        (("h1/c0", "h1/c1", "?"), False),
+    ],
+)
+def test_a_host_that_only_answers_nothing_may_have_paused(
+    targets: tuple[str, ...], *, waits: bool
+) -> None:
+    """Both agents of a starved host pause at once; few probes lose all they sent in so short."""
+    cut = tuple(
+        replace(
+            bad(n, AnomalyKind.CONNECTIVITY, 0),
+            key=(f"e{n}", target, 0),
+            prober=f"a{n}",
+            responder=f"agent of {target}",
+        )
+        for n, target in enumerate(targets)
+    )
+    case = cast(
+        Case,
+        SimpleNamespace(open=cut, count=len(cut), evidence=SimpleNamespace(well=lambda _: 57)),
+    )
+    hosts = {target: target.split("/", maxsplit=1)[0] for target in targets if target != "?"}
+    sources = SimpleNamespace(
+        liveness=SimpleNamespace(alive_after=lambda *_: True), topology=None, states=None,
+        findings=None, roster=SimpleNamespace(host_of=hosts.get),
+    )  # fmt: skip
+    judge = Judge(CoreConfig(cluster="c"), cast(Sources, sources))
+    assert judge._may_be_stall(case, cut[0].seen_ns + 2 * SECOND_NS) is waits
+    assert not judge._may_be_stall(case, cut[0].seen_ns + ANSWERED_NS)
 
 
 @pytest.mark.parametrize(
