@@ -7,12 +7,13 @@ In: the bad 5-tuples, the index of all probed 5-tuples, traces, states. Out: an 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain, compress
 from math import log
 from typing import Final
 
 import numpy as np
 
+from localizer.facts.anomalies import NO_LATE
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.findings import Span
 from localizer.facts.inputs import Sources
@@ -217,7 +218,11 @@ def gather(
     causes += [
         Cause.of(Reason.RESPONDER, a) for a in sorted({f.responder for f in bad if f.responder})
     ]
-    starved = starved_agents(bad, sources.roster.host_of) if family is AnomalyFamily.LOSS else {}
+    starved: dict[str, StarvedAgent] = {}
+    if family is AnomalyFamily.LOSS:
+        # What a sample leaves out may be all that some target has answered late.
+        late = chain(bad, _unseen_flows(sources, family, unseen))
+        starved = starved_agents(late, sources.roster.host_of)
     hosts = {agent: one.host for agent, one in starved.items()}
     causes += [Cause.of(Reason.STARVED, host) for host in sorted(set(hosts.values()))]
     open_count = sum(flow.stands_for for flow in bad if flow.open)
@@ -312,6 +317,22 @@ def gather(
         hosts=hosts,
         unseen=unseen,
     )
+
+
+def _unseen_flows(sources: Sources, family: AnomalyFamily, unseen: Unseen) -> Iterator[BadFlow]:
+    """Yield those of the 5-tuples that were not looked at whose symptoms tell of late answers."""
+    symptoms_of, agent_of = sources.anomalies.symptoms, sources.roster.agent_of
+    for key in unseen.keys:
+        symptoms = symptoms_of(family, key)
+        if any(s.prober_late != NO_LATE or s.responder_late != NO_LATE for s in symptoms):
+            yield BadFlow(
+                key=key,
+                symptoms=symptoms,
+                components=(),
+                prober=symptoms[0].agent_id,
+                responder=agent_of(key[1]),
+                open=True,
+            )
 
 
 def _possibly_replyless(

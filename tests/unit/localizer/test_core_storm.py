@@ -1,6 +1,7 @@
 """Much at once, in small: a spine that dies is one verdict, not one for each path."""
 
 import gc
+from typing import Final
 
 import pytest
 
@@ -32,6 +33,10 @@ def test_a_spine_that_dies_is_one_verdict_and_no_page_for_each_path(storm: Run) 
 def test_the_first_verdict_of_a_storm_is_not_put_off(storm: Run) -> None:
     """It comes with the decision that first knows of it, and later ones are fewer."""
     assert storm.out_s <= storm.steps_s[0] + 1e-9
+
+
+# A small fault is told once the large one accounts for the others.
+ANOTHER_DECISION_US: Final = 2_000_000
 
 
 def cut(lab: SimLab, name: str) -> None:
@@ -72,4 +77,21 @@ def test_a_small_fault_in_the_storm_of_a_large_one_is_told(monkeypatch: pytest.M
     assert sampled.keys() == whole.keys()
     for name, event in sampled.items():
         assert event.state is not FaultLifecycle.RESOLVED
-        assert event.opened_at - whole[name].opened_at <= 2_000_000
+        assert abs(event.opened_at - whole[name].opened_at) <= ANOTHER_DECISION_US
+
+
+def test_a_storm_that_ends_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not looked at keeps no fault open, and opens none."""
+    lab = SimLab(seed=4)
+    lab.run(6)
+    lab.effects.off.add("spine:1")
+    lab.run(8)
+    lab.effects.off.clear()
+    lab.run(20)
+    monkeypatch.setattr(sampling, "MOST", 16)
+    told = [(event.state, event.component_id) for event in lab.verdicts()]
+    assert {component for _, component in told} == {"spine:1"}
+    assert [state for state, _ in told if state is not FaultLifecycle.UPDATED] == [
+        FaultLifecycle.OPEN,
+        FaultLifecycle.RESOLVED,
+    ]
