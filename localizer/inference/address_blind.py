@@ -85,9 +85,10 @@ def find_doubts(
     way_of
         `PathBook.components`: what a bad one crosses, with what its lost probes have passed.
     """
-    keys = {flow.key for flow in bad if flow.open and flow.cut}
-    if not keys or len(keys) > MAX_CUT:
+    cut = [flow for flow in bad if flow.open and flow.cut]
+    if not cut or sum(flow.stands_for for flow in cut) > MAX_CUT:
         return Doubts(bad)
+    keys = {flow.key for flow in cut}
     ways = {f.key: places.crossed(way_of(f.key, f.onset_ns)) for f in bad}
     through: defaultdict[str, list[BadFlow]] = defaultdict(list)
     # What is known to lose a share, or lost all for a moment, is not cut.
