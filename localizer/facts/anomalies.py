@@ -206,17 +206,17 @@ class OpenAnomalies:
         """Whether no anomaly is open and no cut ended a moment ago."""
         return not self._open and not self._brief
 
-    def apply_anomaly(self, anomaly: Anomaly, at_ns: int | None = None) -> FlowId:
-        """Apply an onset, a repetition or a clearing, and return whose; duplicates change nothing.
+    def apply_anomaly(self, anomaly: Anomaly, at_ns: int | None = None) -> None:
+        """Apply an onset, a repetition or a clearing; duplicates change nothing.
 
         Parameters
         ----------
         at_ns
             Its effective time, which counts if the event time is far from it.
         """
-        key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
         if anomaly.kind not in ANOMALY_FAMILY:
-            return key
+            return
+        key = key_of(anomaly.src, anomaly.dst, anomaly.flow)
         known = self._open.get(key, NONE).get(anomaly.kind)
         event_ns = us_to_ns(anomaly.event_at)
         onset_ns = us_to_ns(anomaly.onset_at)
@@ -231,12 +231,12 @@ class OpenAnomalies:
         if anomaly.state is AnomalyState.CLEARED:
             if known is not None:
                 self._clear(key, known, event_ns)
-            return key
+            return
         if anomaly.state not in (AnomalyState.ONSET, AnomalyState.ONGOING):
-            return key
+            return
         if known is None and key not in self._open and len(self._open) >= self._max_flows:
             self.refused += 1
-            return key
+            return
         same = known is not None and known.onset_at == anomaly.onset_at
         rtt_ns = _nanoseconds(anomaly, anomaly.value)
         if known is None:
@@ -274,7 +274,6 @@ class OpenAnomalies:
         self._oldest_ns = min(self._oldest_ns, last_ns)
         if not same:
             self._note_change(anomaly.kind)
-        return key
 
     def set_pooled(
         self, kind: AnomalyKind, symptoms: Mapping[FlowId, Symptom], now_ns: int | None = None

@@ -26,7 +26,7 @@ from localizer.facts.stray_losses import StrayLosses
 from localizer.network.paths import PathBook
 from localizer.network.topology import Topology, TopologyError
 from localizer.network.trace_batches import TraceBatch
-from localizer.network.traces import FlowTrace
+from localizer.network.traces import FlowTrace, key_of
 from schemas import topics
 from schemas.enums import AnomalyFamily, AnomalyKind, AnomalyState, ProbingState
 from schemas.process import memory
@@ -212,9 +212,9 @@ class RecordIntake:
         if record.kind is AnomalyKind.BRIEF_LATENCY:
             self._sources.brief_latencies.apply_anomaly(record, at_ns)
             return
-        key = self._sources.anomalies.apply_anomaly(record, at_ns)
         if record.kind is AnomalyKind.CONNECTIVITY and record.state is AnomalyState.ONSET:
-            self._sources.strays.explain(key, at_ns)
+            self._sources.strays.explain(key_of(record.src, record.dst, record.flow), at_ns)
+        self._sources.anomalies.apply_anomaly(record, at_ns)
 
     def _heartbeat(self, beat: Heartbeat, event: Event, now_ns: int) -> None:
         liveness, reports = self._sources.liveness, self._sources.reports

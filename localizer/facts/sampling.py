@@ -1,7 +1,7 @@
 """Which bad 5-tuples of a storm are looked at.
 
 A dead spine makes a hundred thousand 5-tuples bad within a second, and a decision takes a dozen
-steps for each of them. A few thousand tell as well where the fault is. So of more a sample is
+steps for each of them. A thousand tell as well where the fault is. So of more a sample is
 taken, and each 5-tuple in it stands for as many as it is one of.
 
 What a decided fault accounts for is sampled by itself: a small fault beside a large one is whole

@@ -208,8 +208,8 @@ def gather(
     known = frozenset(known_ns)
     bad = [*_possibly_replyless(bad, known, replies)]
     unseen = Unseen.of(sample, index)
-    out = _excluded(sources, index, family, bad, sample=sample, now_ns=now_ns)
-    good = GoodFlows.of(index, *out, out=unseen.places)
+    excluded = _excluded(sources, index, family, bad, sample=sample, now_ns=now_ns)
+    good = GoodFlows.of(index, *excluded, bad_rows=unseen.places)
     crossed = set[str]().union(*(f.components for f in bad))
     priors = _priors(sources, crossed)
     total = sum(flow.stands_for for flow in bad) + good.total

@@ -48,7 +48,7 @@ class GoodFlows:
         not_good: Iterable[FlowId],
         unreliable: Iterable[str],
         *,
-        out: Int64s = NO_ROWS,
+        bad_rows: Int64s = NO_ROWS,
     ) -> "GoodFlows":
         """Select all 5-tuples but the bad ones and those of agents that report nothing reliable.
 
@@ -56,7 +56,7 @@ class GoodFlows:
         ----------
         not_good
             5-tuples that are not good.
-        out
+        bad_rows
             Rows of further 5-tuples that are not good, shape (n,).
         unreliable
             Agents whose silence about a 5-tuple is no sign that it is well.
@@ -67,7 +67,7 @@ class GoodFlows:
                    if (n := known.get(a)) is not None]  # fmt: skip
         mask = index.live.copy()
         mask[places] = False
-        mask[out] = False
+        mask[bad_rows] = False
         bad = np.flatnonzero(index.live & ~mask)
         for number in numbers:
             mask[index.rows_with(number)] = False

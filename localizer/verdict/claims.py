@@ -113,7 +113,7 @@ def make_claim(
     found = component_kind or sources.topology.kind(component_id)
     known = sources.topology.get(component_id)
     layer = kind.layer or LAYER_OF.get(found) or (known.layer if known else Layer.UNKNOWN)
-    # Of a storm's hundred thousand.
+    # A storm's claim has a hundred thousand keys, of which these calls make sets without a loop.
     ends = {*map(itemgetter(0), keys), *map(itemgetter(1), keys)}
     hit = set[str]().union(*map(sources.roster.tasks_of, ends))
     kept = [(c, round(s, 6)) for c, s in candidates if s >= LEAST_SHARE or c == component_id]
