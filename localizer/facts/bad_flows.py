@@ -4,7 +4,7 @@ In: open anomalies, paths, traces, liveness. Out: a list of `BadFlow`, each with
 may be at fault. Results are cached: only what changed since the last decision is computed again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
@@ -155,6 +155,18 @@ class BadFlows:
         """Return which 5-tuples with open anomalies the last look at a family was at."""
         return self._samples[family]
 
+    def left_out(
+        self, family: AnomalyFamily, now_ns: int, explained: AbstractSet[FlowId] = frozenset()
+    ) -> Iterator[tuple[FlowId, tuple[Symptom, ...]]]:
+        """Yield the bad 5-tuples that the sample leaves out, not in `explained`.
+
+        Each with its anomalies that count, as those of `all_bad`.
+        """
+        troubled = self._sources.liveness.excusable()
+        for key in self._samples[family].left_out:
+            if key not in explained and (kept := self._kept(family, key, now_ns, troubled)):
+                yield key, kept
+
     def unexplained(
         self,
         family: AnomalyFamily,
@@ -204,16 +216,9 @@ class BadFlows:
         sample = sample_of(sources.anomalies.flows_of(family), self._accounted(family))
         self._samples[family] = sample
         sources.paths.look_up(key for _, key in sample if key not in before)
-        symptoms_of = sources.anomalies.symptoms
         for stands_for, key in sample:
-            symptoms = symptoms_of(family, key)
             responder = agent_of(key[1])
-            kept = symptoms
-            for symptom in symptoms:
-                if now_ns - symptom.last_ns > STALE_NS or not self._counts(
-                    family, key, symptom, now_ns, troubled
-                ):
-                    kept = tuple([s for s in kept if s is not symptom])
+            kept = self._kept(family, key, now_ns, troubled)
             if not kept:
                 continue
             onset_ns = kept[0].onset_ns if len(kept) == 1 else min([s.onset_ns for s in kept])
@@ -300,6 +305,18 @@ class BadFlows:
             known = flow, account, cleared
         self._cleared[flow.key] = known
         return known[2]
+
+    def _kept(
+        self, family: AnomalyFamily, key: FlowId, now_ns: int, troubled: set[str]
+    ) -> tuple[Symptom, ...]:
+        """Return the anomalies of a 5-tuple that count."""
+        kept = symptoms = self._sources.anomalies.symptoms(family, key)
+        for symptom in symptoms:
+            if now_ns - symptom.last_ns > STALE_NS or not self._counts(
+                family, key, symptom, now_ns, troubled
+            ):
+                kept = tuple([s for s in kept if s is not symptom])
+        return kept
 
     def _counts(
         self, family: AnomalyFamily, key: FlowId, symptom: Symptom, now_ns: int, troubled: set[str]

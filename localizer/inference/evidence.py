@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from localizer.facts.anomalies import NO_LATE
+from localizer.facts.anomalies import NO_LATE, Symptom
 from localizer.facts.bad_flows import BadFlow
 from localizer.facts.findings import Span
 from localizer.facts.inputs import Sources
@@ -84,36 +84,46 @@ class Unseen:
 
     Attributes
     ----------
-    keys
-        Those that the index knows.
+    flows
+        Those that nothing else accounts for and that the index knows, each with its anomalies that
+        count.
     places
-        Their rows in it, shape (keys,).
+        Their rows in it, shape (flows,).
+    onsets_ns
+        When the first evidence of each was sent, shape (flows,).
     index
         What all probed 5-tuples cross.
     """
 
-    keys: tuple[FlowId, ...]
+    flows: Mapping[FlowId, tuple[Symptom, ...]]
     places: Int64s
+    onsets_ns: Int64s
     index: FlowIndex
 
     @classmethod
-    def of(cls, sample: Sample, index: FlowIndex) -> "Unseen":
-        """Look up what a sample leaves out."""
-        keys = sample.left_out
-        place = index.by_key.get
-        places = np.fromiter((place(key, -1) for key in keys), np.int64, len(keys))
-        known = places >= 0
-        if not known.all():
-            keys, places = tuple(compress(keys, known.tolist())), places[known]
-        return cls(keys, places, index)
+    def of(
+        cls, left_out: Iterable[tuple[FlowId, tuple[Symptom, ...]]], index: FlowIndex
+    ) -> "Unseen":
+        """Look up what a sample leaves out, as `BadFlows.left_out` yields it."""
+        by_key = index.by_key
+        flows = {key: symptoms for key, symptoms in left_out if key in by_key}
+        onsets_ns = [min([s.onset_ns for s in symptoms]) for symptoms in flows.values()]
+        return cls(flows, _places(flows, index), np.array(onsets_ns, np.int64), index)
 
-    def through(self, component_id: str) -> frozenset[FlowId]:
-        """Return those that cross a component."""
+    def through(self, component_id: str, since_ns: int) -> frozenset[FlowId]:
+        """Return those that cross a component and are bad only since a time."""
         number = self.index.components.get(component_id)
-        if number is None or not self.keys:
+        if number is None or not self.flows:
             return frozenset()
         crossing = (self.index.rows[self.places, CROSSED:] == number).any(axis=1)
-        return frozenset(compress(self.keys, crossing.tolist()))
+        return frozenset(compress(self.flows, (crossing & (self.onsets_ns >= since_ns)).tolist()))
+
+
+def _places(keys: Collection[FlowId], index: FlowIndex) -> Int64s:
+    """Return the rows of those 5-tuples that the index knows."""
+    place = index.by_key.get
+    places = np.fromiter((place(key, -1) for key in keys), np.int64, len(keys))
+    return places[places >= 0]
 
 
 # Prior log odds of a fault: one in a thousand for a cable, half of that for what fails less often;
@@ -178,6 +188,7 @@ def gather(
     allow_global: bool,
     hops: HopRows,
     sample: Sample,
+    left_out: Iterable[tuple[FlowId, tuple[Symptom, ...]]],
 ) -> Evidence | None:
     """Return the observations to explain; None if no bad 5-tuple crosses a candidate cause.
 
@@ -203,13 +214,15 @@ def gather(
         What the family's last decision made of traces.
     sample
         Which 5-tuples with open anomalies were looked at to find the bad ones.
+    left_out
+        As `BadFlows.left_out` yields them.
     """
     index, replies = places.index, places.replies
     known = frozenset(known_ns)
     bad = [*_possibly_replyless(bad, known, replies)]
-    unseen = Unseen.of(sample, index)
+    unseen = Unseen.of(left_out, index)
     excluded = _excluded(sources, index, family, bad, sample=sample, now_ns=now_ns)
-    good = GoodFlows.of(index, *excluded, bad_rows=unseen.places)
+    good = GoodFlows.of(index, *excluded, bad_rows=_places(sample.left_out, index))
     crossed = set[str]().union(*(f.components for f in bad))
     priors = _priors(sources, crossed)
     total = sum(flow.stands_for for flow in bad) + good.total
@@ -221,7 +234,7 @@ def gather(
     starved: dict[str, StarvedAgent] = {}
     if family is AnomalyFamily.LOSS:
         # What a sample leaves out may be all that some target has answered late.
-        late = chain(bad, _unseen_flows(sources, family, unseen))
+        late = chain(bad, _unseen_flows(sources, unseen))
         starved = starved_agents(late, sources.roster.host_of)
     hosts = {agent: one.host for agent, one in starved.items()}
     causes += [Cause.of(Reason.STARVED, host) for host in sorted(set(hosts.values()))]
@@ -319,11 +332,10 @@ def gather(
     )
 
 
-def _unseen_flows(sources: Sources, family: AnomalyFamily, unseen: Unseen) -> Iterator[BadFlow]:
+def _unseen_flows(sources: Sources, unseen: Unseen) -> Iterator[BadFlow]:
     """Yield those of the 5-tuples that were not looked at whose symptoms tell of late answers."""
-    symptoms_of, agent_of = sources.anomalies.symptoms, sources.roster.agent_of
-    for key in unseen.keys:
-        symptoms = symptoms_of(family, key)
+    agent_of = sources.roster.agent_of
+    for key, symptoms in unseen.flows.items():
         if any(s.prober_late != NO_LATE or s.responder_late != NO_LATE for s in symptoms):
             yield BadFlow(
                 key=key,

@@ -191,7 +191,9 @@ def _case(
     unseen = frozenset[FlowId]()
     if cause.reason is Reason.COMPONENT:
         bad = tuple(through.get(cause.name, ()))
-        unseen = evidence.unseen.through(cause.name)
+        # What had been bad for long before is another fault's.
+        since_ns = min((flow.onset_ns for flow in bad), default=0) - ROUND_NS
+        unseen = evidence.unseen.through(cause.name, since_ns)
     else:
         bad = tuple(flow for flow in evidence.bad if _hits(cause, flow, evidence.hosts))
     return Case(

@@ -212,6 +212,7 @@ class Decider:
             allow_global=family is AnomalyFamily.LATENCY or oldest_ns < self._config.everything_ns,
             hops=self._hops[family],
             sample=self._flows.sample(family),
+            left_out=self._flows.left_out(family, now_ns, explained),
         )
         if evidence is None:
             return []
@@ -262,7 +263,7 @@ class Decider:
 
         While a fault clears, the evidence for this fades: what it hit itself may clear first.
         """
-        bad = frozenset(flow.key for flow in evidence.bad).union(evidence.unseen.keys)
+        bad = frozenset(flow.key for flow in evidence.bad).union(evidence.unseen.flows)
         self._echoes = self._echoes & bad if evidence.known else frozenset()
         if evidence.known.isdisjoint(case.cause.name for case in found):
             return

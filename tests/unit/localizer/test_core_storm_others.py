@@ -1,0 +1,64 @@
+"""What else happens while a storm goes on: another fault in it is told as if there were none."""
+
+from functools import cache
+from typing import Final
+
+import pytest
+
+from localizer.facts import sampling
+from ops.lab.shape import LabShape
+from schemas.records import FaultEvent
+from tests.unit.localizer.simlab import SimLab
+
+# A fabric in which a spine's death makes some 120 5-tuples bad, and how many of these are looked
+# at.
+SHAPE: Final = LabShape(hosts=8, rails=4, pods=2, leaves=2, spines=4)
+FEW: Final = 16
+RNIC_LINK: Final = "link:leaf:p0-0--rnic:h0/r0"
+# Decisions come a quarter of a second apart or two.
+NEXT_DECISION_US: Final = 500_000
+
+
+def told(lab: SimLab) -> list[tuple[str, str, str, bool, int, int]]:
+    """Return what is said of each fault, and when."""
+    return [line(event) for event in lab.verdicts()]
+
+
+def line(event: FaultEvent) -> tuple[str, str, str, bool, int, int]:
+    """Return what one transition says."""
+    return (
+        event.state.name,
+        event.component_id,
+        event.fault_kind,
+        event.decided,
+        event.bad_paths,
+        event.event_at,
+    )
+
+
+@cache
+def beside_a_storm() -> SimLab:
+    """Return a lab in which a cable of an RNIC is cut, and healed, while a spine is dead."""
+    lab = SimLab(SHAPE, seed=4)
+    lab.run(6)
+    lab.effects.off.add("spine:1")
+    lab.run(6)
+    lab.effects.links[RNIC_LINK] = (1.0, 0)
+    lab.run(10)
+    lab.effects.links.clear()
+    lab.run(8)
+    lab.effects.off.clear()
+    lab.run(15)
+    return lab
+
+
+def test_a_fault_in_a_storm_is_told_and_resolved_as_without_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the storm had made bad before is not counted to it, and does not keep it open."""
+    whole = told(beside_a_storm())
+    monkeypatch.setattr(sampling, "MOST", FEW)
+    sampled = told(beside_a_storm())
+    assert [one[:5] for one in sampled] == [one[:5] for one in whole]
+    for one, other in zip(sampled, whole, strict=True):
+        assert abs(one[5] - other[5]) <= NEXT_DECISION_US
