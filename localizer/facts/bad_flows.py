@@ -98,6 +98,20 @@ class BadFlow:
         self.seen_ns = min([s.seen_ns for s in symptoms])
         self.ended_ns = max([s.last_ns for s in symptoms])
 
+    @classmethod
+    def left_out(
+        cls, key: FlowId, symptoms: tuple[Symptom, ...], responder: str | None
+    ) -> "BadFlow":
+        """Return one that is bad now; what it crosses is not looked up."""
+        return cls(
+            key=key,
+            symptoms=symptoms,
+            components=(),
+            prober=symptoms[0].agent_id,
+            responder=responder,
+            open=True,
+        )
+
     def without_passed(
         self, components: tuple[str, ...], *, replyless: bool, traced: bool
     ) -> "BadFlow":

@@ -28,7 +28,7 @@ from localizer.inference.search import Problem
 from localizer.inference.selective import selective_evidence
 from localizer.inference.starvation import StarvedAgent, starved_agents
 from localizer.network.directions import Directions
-from localizer.network.flow_index import CROSSED, FlowIndex
+from localizer.network.flow_index import FlowIndex
 from localizer.network.replies import ReplyWays
 from schemas.columns.arrays import Int64s
 from schemas.enums import AnomalyFamily, ComponentKind
@@ -110,13 +110,24 @@ class Unseen:
         onsets_ns = [min([s.onset_ns for s in symptoms]) for symptoms in flows.values()]
         return cls(flows, _places(flows, index), np.array(onsets_ns, np.int64), index)
 
-    def through(self, component_id: str, since_ns: int) -> frozenset[FlowId]:
-        """Return those that cross a component and are bad only since a time."""
-        number = self.index.components.get(component_id)
+    def through(self, cause: Cause, since_ns: int) -> frozenset[FlowId]:
+        """Return those that cross a component, or are an agent's, and are bad only since a time."""
+        number = self._number(cause)
         if number is None or not self.flows:
             return frozenset()
-        crossing = (self.index.rows[self.places, CROSSED:] == number).any(axis=1)
+        crossing = (self.index.rows[self.places] == number).any(axis=1)
         return frozenset(compress(self.flows, (crossing & (self.onsets_ns >= since_ns)).tolist()))
+
+    def _number(self, cause: Cause) -> int | None:
+        match cause.reason:
+            case Reason.COMPONENT:
+                return self.index.components.get(cause.name)
+            case Reason.PROBER:
+                return self.index.probers.get(cause.name)
+            case Reason.RESPONDER:
+                return self.index.responders.get(cause.name)
+            case _:
+                return None
 
 
 def _places(keys: Collection[FlowId], index: FlowIndex) -> Int64s:
@@ -337,14 +348,7 @@ def _unseen_flows(sources: Sources, unseen: Unseen) -> Iterator[BadFlow]:
     agent_of = sources.roster.agent_of
     for key, symptoms in unseen.flows.items():
         if any(s.prober_late != NO_LATE or s.responder_late != NO_LATE for s in symptoms):
-            yield BadFlow(
-                key=key,
-                symptoms=symptoms,
-                components=(),
-                prober=symptoms[0].agent_id,
-                responder=agent_of(key[1]),
-                open=True,
-            )
+            yield BadFlow.left_out(key, symptoms, agent_of(key[1]))
 
 
 def _possibly_replyless(

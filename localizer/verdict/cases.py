@@ -44,7 +44,8 @@ class Case:
     replies
         Bad 5-tuples that cross no suspect, but whose replies may cross this one.
     unseen
-        Of a storm, 5-tuples that are bad now and cross the cause, and were not looked at.
+        Of a storm, 5-tuples that are bad now and cross the cause, or are the agent's, and were not
+        looked at.
     """
 
     evidence: Evidence
@@ -188,14 +189,12 @@ def _case(
 ) -> Case:
     causes = evidence.causes
     cause = causes[best]
-    unseen = frozenset[FlowId]()
     if cause.reason is Reason.COMPONENT:
         bad = tuple(through.get(cause.name, ()))
-        # What had been bad for long before is another fault's.
-        since_ns = min((flow.onset_ns for flow in bad), default=0) - ROUND_NS
-        unseen = evidence.unseen.through(cause.name, since_ns)
     else:
         bad = tuple(flow for flow in evidence.bad if _hits(cause, flow, evidence.hosts))
+    # What had been bad for long before is another fault's.
+    since_ns = min((flow.onset_ns for flow in bad), default=0) - ROUND_NS
     return Case(
         evidence=evidence,
         cause=cause,
@@ -205,7 +204,7 @@ def _case(
         open=tuple(flow for flow in bad if flow.open),
         good=int(evidence.good[best]),
         replies=frozenset(replies.get(cause.name, ())),
-        unseen=unseen,
+        unseen=evidence.unseen.through(cause, since_ns),
     )
 
 

@@ -4,7 +4,7 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
@@ -201,12 +201,7 @@ class ChainClaims:
         self.without_way = frozenset()
         if not len(self._tables):
             return [], frozenset()
-        for flow in self._flows.all_bad(AnomalyFamily.LOSS, now_ns):
-            if not flow.cut:
-                continue
-            fault = self._round_trip(flow.key[0], flow.key[1])
-            if fault is None:
-                continue
+        for flow, fault in self._cut_off(now_ns, known=bool(accused)):
             lost = fault.lost or fault.node in accused
             if not lost and self._got_through(flow, fault):
                 continue
@@ -214,11 +209,29 @@ class ChainClaims:
             if not lost and not self._sources.roster.same_rail(*flow.key[:2]):
                 without_way.add(flow.key[:2])
             elif flow.open:
-                fault = blame_member(self._sources.topology, fault)
-                found[fault.node, fault.how].append((flow, fault))
+                blamed = blame_member(self._sources.topology, fault)
+                found[blamed.node, blamed.how].append((flow, blamed))
         self.without_way = frozenset(without_way)
         places = sorted(found, key=lambda place: (place[0], place[1].value))
         return [self._claim(*place, found[place]) for place in places], frozenset(broken)
+
+    def _cut_off(self, now_ns: int, *, known: bool) -> Iterator[tuple[BadFlow, ChainFault]]:
+        """Yield the cut-off 5-tuples whose chain is broken, and where it is.
+
+        Those that a storm's sample leaves out only if some in it are among them, or such a fault is
+        known: what breaks no chain of a thousand is hardly the storm, and its chains are many.
+        """
+        for flow in self._flows.all_bad(AnomalyFamily.LOSS, now_ns):
+            if flow.cut and (fault := self._round_trip(*flow.key[:2])):
+                known = True
+                yield flow, fault
+        agent_of = self._sources.roster.agent_of
+        left_out = self._flows.left_out(AnomalyFamily.LOSS, now_ns) if known else ()
+        for key, symptoms in left_out:
+            if fault := self._round_trip(*key[:2]):
+                flow = BadFlow.left_out(key, symptoms, agent_of(key[1]))
+                if flow.cut:
+                    yield flow, fault
 
     def _round_trip(self, src: str, dst: str) -> ChainFault | None:
         """Replay the chains of a pair; cached until a table or a component changes."""

@@ -49,7 +49,7 @@ class Decider:
         self._sources = sources
         self._lifecycle = lifecycle
         self._judge = Judge(config, sources)
-        self._flows = BadFlows(sources, lambda family: self._owned(family, decided=True))
+        self._flows = BadFlows(sources, self._accounted)
         self._explainers = {family: Explainer() for family in AnomalyFamily}
         self._hops = {family: HopRows(family) for family in AnomalyFamily}
         self._chains = ChainClaims(sources, self._flows)
@@ -286,6 +286,13 @@ class Decider:
             *(i.keys or () for i in faults if i.event.decided or not decided)
         )
         return owned | self._echoes if family is AnomalyFamily.LOSS else owned
+
+    def _accounted(self, family: AnomalyFamily) -> frozenset[FlowId]:
+        """Return the 5-tuples for which decided open faults account, of a family or the overlay."""
+        if family is AnomalyFamily.LATENCY:
+            return self._owned(family, decided=True)
+        overlay = (i.keys or () for i in self._lifecycle.open_faults() if i.group == OVERLAY)
+        return self._owned(family, decided=True).union(*overlay)
 
     def _known(self, family: AnomalyFamily) -> dict[str, int]:
         """Return when decided open faults of a family began (ns), by component."""

@@ -323,7 +323,7 @@ class Judge:
         least = max(self._config.min_flows, (len(case.open) + 1) // 2)
         if not self._is_no_pause(case.cause.name, own, least, now_ns):
             return None
-        facts = [f"{len(case.open)} 5-tuples at its endpoints are cut off, the network is not"]
+        facts = [f"{case.count} 5-tuples at its endpoints are cut off, the network is not"]
         return make_claim(
             self._sources,
             KINDS["agent_unresponsive"],
@@ -331,7 +331,7 @@ class Judge:
             decided=case.share >= self._config.confidence,
             confidence=case.share,
             candidates=[(case.cause.name, case.share)],
-            keys=frozenset(flow.key for flow in case.open),
+            keys=frozenset(flow.key for flow in case.open) | case.unseen,
             good=case.good,
             onset_ns=min(flow.onset_ns for flow in case.bad),
             evidence=facts,

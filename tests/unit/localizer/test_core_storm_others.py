@@ -62,3 +62,51 @@ def test_a_fault_in_a_storm_is_told_and_resolved_as_without_a_sample(
     assert [one[:5] for one in sampled] == [one[:5] for one in whole]
     for one, other in zip(sampled, whole, strict=True):
         assert abs(one[5] - other[5]) <= NEXT_DECISION_US
+
+
+@cache
+def storm_of_the_overlay() -> SimLab:
+    """Return a lab in which a virtual switch loses its table, and a cable is cut meanwhile."""
+    lab = SimLab(SHAPE, seed=4)
+    lab.run(6)
+    lab.publish_tables(lab.overlay.apply("f", lab.overlay.hole("vsw:h1", None)))
+    lab.run(6)
+    lab.effects.links["link:leaf:p0-0--rnic:h3/r0"] = (1.0, 0)
+    lab.run(10)
+    lab.effects.links.clear()
+    lab.run(8)
+    lab.publish_tables(lab.overlay.undo("f"))
+    lab.run(20)
+    return lab
+
+
+def test_a_table_that_is_gone_is_one_fault_of_all_that_it_cuts_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is not looked at is neither another fault, nor left over once the table is back."""
+    whole = storm_of_the_overlay().verdicts()
+    monkeypatch.setattr(sampling, "MOST", FEW)
+    sampled = storm_of_the_overlay().verdicts()
+    table = [line(event) for event in whole if event.component_id == "vsw:h1"]
+    assert [line(event) for event in sampled if event.component_id == "vsw:h1"] == table
+    told_of = {event.component_id: event for event in sampled}
+    assert told_of.keys() == {event.component_id for event in whole}
+    assert max(event.unexplained_paths for event in sampled) == 0
+    (cable,) = {e.opened_at for e in whole if e.component_id != "vsw:h1"}
+    assert told_of["link:leaf:p0-0--rnic:h3/r0"].opened_at - cable <= NEXT_DECISION_US
+
+
+def test_an_agent_that_answers_nothing_is_told_with_all_that_it_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However few of these are looked at."""
+    lab = SimLab(SHAPE, seed=4)
+    lab.run(6)
+    lab.effects.deaf.add("agent-h2")
+    lab.run(12)
+    (whole,) = lab.verdicts()
+    monkeypatch.setattr(sampling, "MOST", FEW)
+    (sampled,) = lab.verdicts()
+    assert (sampled.component_id, sampled.fault_kind) == ("agent-h2", whole.fault_kind)
+    assert sampled.bad_paths == whole.bad_paths
+    assert sampled.unexplained_paths == 0
