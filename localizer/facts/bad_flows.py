@@ -172,14 +172,16 @@ class BadFlows:
     def left_out(
         self, family: AnomalyFamily, now_ns: int, explained: AbstractSet[FlowId] = frozenset()
     ) -> Iterator[tuple[FlowId, tuple[Symptom, ...]]]:
-        """Yield the bad 5-tuples that the sample leaves out, not in `explained`.
+        """Yield the 5-tuples that the sample leaves out, each with its anomalies that count.
 
-        Each with its anomalies that count, as those of `all_bad`.
+        It has none where something else accounts for them, see `all_bad`, or it is in `explained`.
         """
-        troubled = self._sources.liveness.excusable()
+        troubled, kept = self._sources.liveness.excusable(), self._kept
         for key in self._samples[family].left_out:
-            if key not in explained and (kept := self._kept(family, key, now_ns, troubled)):
-                yield key, kept
+            if explained and key in explained:
+                yield key, ()
+            else:
+                yield key, kept(family, key, now_ns, troubled)
 
     def unexplained(
         self,

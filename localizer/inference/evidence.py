@@ -84,20 +84,25 @@ class Unseen:
 
     Attributes
     ----------
-    flows
-        Those that nothing else accounts for and that the index knows, each with its anomalies that
-        count.
+    keys
+        Those that nothing else accounts for and that the index knows.
+    symptoms
+        The anomalies of each that count.
     places
-        Their rows in it, shape (flows,).
+        Their rows in the index, shape (keys,).
     onsets_ns
-        When the first evidence of each was sent, shape (flows,).
+        When the first evidence of each was sent, shape (keys,).
+    rows
+        The rows of all, also of those that something else accounts for.
     index
         What all probed 5-tuples cross.
     """
 
-    flows: Mapping[FlowId, tuple[Symptom, ...]]
+    keys: tuple[FlowId, ...]
+    symptoms: tuple[tuple[Symptom, ...], ...]
     places: Int64s
     onsets_ns: Int64s
+    rows: Int64s
     index: FlowIndex
 
     @classmethod
@@ -105,18 +110,37 @@ class Unseen:
         cls, left_out: Iterable[tuple[FlowId, tuple[Symptom, ...]]], index: FlowIndex
     ) -> "Unseen":
         """Look up what a sample leaves out, as `BadFlows.left_out` yields it."""
-        by_key = index.by_key
-        flows = {key: symptoms for key, symptoms in left_out if key in by_key}
-        onsets_ns = [min([s.onset_ns for s in symptoms]) for symptoms in flows.values()]
-        return cls(flows, _places(flows, index), np.array(onsets_ns, np.int64), index)
+        place = index.by_key.get
+        rows, places, onsets_ns = list[int](), list[int](), list[int]()
+        keys, symptoms = list[FlowId](), list[tuple[Symptom, ...]]()
+        for key, some in left_out:
+            row = place(key)
+            if row is None:
+                continue
+            rows.append(row)
+            if some:
+                keys.append(key)
+                symptoms.append(some)
+                places.append(row)
+                onsets_ns.append(
+                    some[0].onset_ns if len(some) == 1 else min([s.onset_ns for s in some])
+                )
+        return cls(
+            keys=tuple(keys),
+            symptoms=tuple(symptoms),
+            places=np.array(places, np.int64),
+            onsets_ns=np.array(onsets_ns, np.int64),
+            rows=np.array(rows, np.int64),
+            index=index,
+        )
 
     def through(self, cause: Cause, since_ns: int) -> frozenset[FlowId]:
         """Return those that cross a component, or are an agent's, and are bad only since a time."""
         number = self._number(cause)
-        if number is None or not self.flows:
+        if number is None or not self.keys:
             return frozenset()
         crossing = (self.index.rows[self.places] == number).any(axis=1)
-        return frozenset(compress(self.flows, (crossing & (self.onsets_ns >= since_ns)).tolist()))
+        return frozenset(compress(self.keys, (crossing & (self.onsets_ns >= since_ns)).tolist()))
 
     def _number(self, cause: Cause) -> int | None:
         match cause.reason:
@@ -128,13 +152,6 @@ class Unseen:
                 return self.index.responders.get(cause.name)
             case _:
                 return None
-
-
-def _places(keys: Collection[FlowId], index: FlowIndex) -> Int64s:
-    """Return the rows of those 5-tuples that the index knows."""
-    place = index.by_key.get
-    places = np.fromiter((place(key, -1) for key in keys), np.int64, len(keys))
-    return places[places >= 0]
 
 
 # Prior log odds of a fault: one in a thousand for a cable, half of that for what fails less often;
@@ -233,7 +250,7 @@ def gather(
     bad = [*_possibly_replyless(bad, known, replies)]
     unseen = Unseen.of(left_out, index)
     excluded = _excluded(sources, index, family, bad, sample=sample, now_ns=now_ns)
-    good = GoodFlows.of(index, *excluded, bad_rows=_places(sample.left_out, index))
+    good = GoodFlows.of(index, *excluded, bad_rows=unseen.rows)
     crossed = set[str]().union(*(f.components for f in bad))
     priors = _priors(sources, crossed)
     total = sum(flow.stands_for for flow in bad) + good.total
@@ -346,7 +363,7 @@ def gather(
 def _unseen_flows(sources: Sources, unseen: Unseen) -> Iterator[BadFlow]:
     """Yield those of the 5-tuples that were not looked at whose symptoms tell of late answers."""
     agent_of = sources.roster.agent_of
-    for key, symptoms in unseen.flows.items():
+    for key, symptoms in zip(unseen.keys, unseen.symptoms, strict=True):
         if any(s.prober_late != NO_LATE or s.responder_late != NO_LATE for s in symptoms):
             yield BadFlow.left_out(key, symptoms, agent_of(key[1]))
 

@@ -228,7 +228,7 @@ class ChainClaims:
         agent_of = self._sources.roster.agent_of
         left_out = self._flows.left_out(AnomalyFamily.LOSS, now_ns) if known else ()
         for key, symptoms in left_out:
-            if fault := self._round_trip(*key[:2]):
+            if symptoms and (fault := self._round_trip(*key[:2])):
                 flow = BadFlow.left_out(key, symptoms, agent_of(key[1]))
                 if flow.cut:
                     yield flow, fault

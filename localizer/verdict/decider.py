@@ -263,7 +263,7 @@ class Decider:
 
         While a fault clears, the evidence for this fades: what it hit itself may clear first.
         """
-        bad = frozenset(flow.key for flow in evidence.bad).union(evidence.unseen.flows)
+        bad = frozenset(flow.key for flow in evidence.bad).union(evidence.unseen.keys)
         self._echoes = self._echoes & bad if evidence.known else frozenset()
         if evidence.known.isdisjoint(case.cause.name for case in found):
             return
