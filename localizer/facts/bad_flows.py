@@ -4,7 +4,7 @@ In: open anomalies, paths, traces, liveness. Out: a list of `BadFlow`, each with
 may be at fault. Results are cached: only what changed since the last decision is computed again.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
@@ -134,15 +134,15 @@ class BadFlows:
 
     Parameters
     ----------
-    accounted
-        Says for which 5-tuples of a family decided faults account.
+    apart
+        Says which 5-tuples of a family are sampled by themselves, see `sample_of`.
     """
 
     def __init__(
-        self, sources: Sources, accounted: Callable[[AnomalyFamily], AbstractSet[FlowId]]
+        self, sources: Sources, apart: Callable[[AnomalyFamily], Sequence[AbstractSet[FlowId]]]
     ) -> None:
         self._sources = sources
-        self._accounted = accounted
+        self._apart = apart
         self._samples: dict[AnomalyFamily, Sample] = {}
         # Results of the last call by family, and what each 5-tuple's result was derived from.
         self._results: dict[AnomalyFamily, tuple[int, list[BadFlow]]] = {}
@@ -229,7 +229,7 @@ class BadFlows:
         agent_of, components_of = sources.roster.agent_of, sources.paths.components
         before, cached = self._cached[family], dict[FlowId, CachedFlow]()
         self._cached[family] = cached
-        sample = sample_of(sources.anomalies.flows_of(family), self._accounted(family))
+        sample = sample_of(sources.anomalies.flows_of(family), self._apart(family))
         self._samples[family] = sample
         sources.paths.look_up(key for _, key in sample if key not in before)
         for stands_for, key in sample:
@@ -263,7 +263,7 @@ class BadFlows:
     def _brief(self, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()
         brief, is_open = sources.anomalies.brief_cuts(), sources.anomalies.is_open
-        for stands_for, key in sample_of(brief.keys(), frozenset()):
+        for stands_for, key in sample_of(brief.keys()):
             symptom = brief[key]
             if not is_open(key) and self._counts(
                 AnomalyFamily.LOSS, key, symptom, now_ns, troubled

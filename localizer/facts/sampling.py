@@ -4,11 +4,13 @@ A dead spine makes a hundred thousand 5-tuples bad within a second, and a decisi
 steps for each of them. A thousand tell as well where the fault is. So of more a sample is
 taken, and each 5-tuple in it stands for as many as it is one of.
 
-What a decided fault accounts for is sampled by itself: a small fault beside a large one is whole
-again at the decision after the one that names the large one.
+What a decided fault accounts for is sampled by itself, and so is what else began with it: where
+replies come back another way, as many as it cuts off lose only these. A small fault beside a large
+one is whole again at the decision after the one that names the large one, and one that begins later
+from its beginning.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
@@ -16,8 +18,9 @@ from zlib import crc32
 
 from schemas.ids import FlowId
 
-# 5-tuples that are looked at, of those that decided faults account for and of the others. Those of
-# a spine of a hundred thousand cross each of its cables some ten times.
+# 5-tuples that are looked at, of those that decided faults account for, of those that began with
+# these faults, and of the others. Those of a spine of a hundred thousand cross each of its cables
+# some ten times.
 MOST: Final = 1_024
 # Multiplies one end's number, so that pairs of alike names do not meet; the low bits of the sum,
 # which depend on few of those of both, are not used.
@@ -47,22 +50,21 @@ class Sample:
                 yield stands_for, key
 
 
-def sample_of(keys: AbstractSet[FlowId], accounted: AbstractSet[FlowId]) -> Sample:
+def sample_of(keys: AbstractSet[FlowId], apart: Sequence[AbstractSet[FlowId]] = ()) -> Sample:
     """Return which of some bad 5-tuples are looked at: all unless there are very many.
 
     It depends on the 5-tuples alone. One that is looked at stays so until there are twice as many.
 
     Parameters
     ----------
-    accounted
-        5-tuples that decided faults account for.
+    apart
+        5-tuples that are sampled by themselves; what is in several is part of the first.
     """
     if len(keys) <= MOST:
         return Sample(((1, keys),))
-    known = keys & accounted
     parts: list[tuple[int, Collection[FlowId]]] = []
     left_out: list[FlowId] = []
-    for some in (known, keys - known) if known else (keys,):
+    for some in _divided(keys, apart):
         rate = _rate(len(some))
         taken: Collection[FlowId] = some
         if rate > 1:
@@ -70,6 +72,17 @@ def sample_of(keys: AbstractSet[FlowId], accounted: AbstractSet[FlowId]) -> Samp
             left_out += others
         parts.append((rate, taken))
     return Sample(tuple(parts), tuple(left_out))
+
+
+def _divided(
+    keys: AbstractSet[FlowId], apart: Sequence[AbstractSet[FlowId]]
+) -> Iterator[AbstractSet[FlowId]]:
+    """Yield what of the 5-tuples is in each set and in none before, then the others."""
+    for some in apart:
+        if known := keys & some:
+            keys = keys - known
+            yield known
+    yield keys
 
 
 def _rate(count: int) -> int:

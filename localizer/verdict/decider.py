@@ -20,7 +20,7 @@ from localizer.verdict.judge import Judge
 from localizer.verdict.leaks import Leaks
 from localizer.verdict.lifecycle import Lifecycle, Situation
 from localizer.verdict.never_whole import beside_faults
-from localizer.verdict.onsets import apart, broken_later, passed_before
+from localizer.verdict.onsets import SAMPLING_NS, apart, broken_later, passed_before
 from localizer.verdict.self_claims import self_claims
 from localizer.verdict.silences import SilenceClaims
 from localizer.verdict.slow_components import SlowComponents
@@ -49,7 +49,7 @@ class Decider:
         self._sources = sources
         self._lifecycle = lifecycle
         self._judge = Judge(config, sources)
-        self._flows = BadFlows(sources, self._accounted)
+        self._flows = BadFlows(sources, self._apart)
         self._explainers = {family: Explainer() for family in AnomalyFamily}
         self._hops = {family: HopRows(family) for family in AnomalyFamily}
         self._chains = ChainClaims(sources, self._flows)
@@ -287,12 +287,24 @@ class Decider:
         )
         return owned | self._echoes if family is AnomalyFamily.LOSS else owned
 
-    def _accounted(self, family: AnomalyFamily) -> frozenset[FlowId]:
-        """Return the 5-tuples for which decided open faults account, of a family or the overlay."""
-        if family is AnomalyFamily.LATENCY:
-            return self._owned(family, decided=True)
-        overlay = (i.keys or () for i in self._lifecycle.open_faults() if i.group == OVERLAY)
-        return self._owned(family, decided=True).union(*overlay)
+    def _apart(self, family: AnomalyFamily) -> tuple[frozenset[FlowId], ...]:
+        """Return the 5-tuples of decided open faults, and the others that began with the largest.
+
+        Of losses also those of the overlay's faults.
+        """
+        groups = (LATENCY,) if family is AnomalyFamily.LATENCY else (LOSS, OVERLAY)
+        faults = [i for i in self._lifecycle.open_faults() if i.group in groups and i.event.decided]
+        if not faults:
+            return ()
+        accounted = self._owned(family, decided=True).union(*(i.keys or () for i in faults))
+        until_ns = max(faults, key=lambda i: len(i.keys or ())).began_ns + SAMPLING_NS
+        anomalies = self._sources.anomalies
+        began_with = frozenset(
+            key
+            for key in anomalies.flows_of(family) - accounted
+            if any(s.onset_ns <= until_ns for s in anomalies.symptoms(family, key))
+        )
+        return accounted, began_with
 
     def _known(self, family: AnomalyFamily) -> dict[str, int]:
         """Return when decided open faults of a family began (ns), by component."""
