@@ -67,9 +67,15 @@ def sample_of(keys: AbstractSet[FlowId], apart: Sequence[AbstractSet[FlowId]] = 
     for some in _divided(keys, apart):
         rate = _rate(len(some))
         taken: Collection[FlowId] = some
-        if rate > 1:
+        others: Collection[FlowId] = ()
+        while rate > 1:
             taken, others = _split(some, rate)
-            left_out += others
+            if 4 * len(taken) >= MOST:
+                break
+            # At least half of `MOST` are expected: these are of a few pairs, and may be none.
+            rate //= 2
+            taken, others = some, ()
+        left_out += others
         parts.append((rate, taken))
     return Sample(tuple(parts), tuple(left_out))
 

@@ -80,6 +80,17 @@ def test_the_5_tuples_of_a_pair_stay_together() -> None:
     assert {key for key in keys if key[:2] in pairs} == taken(sample_of(keys))
 
 
+@given(pairs=st.integers(1, 40), first=st.integers(0, 10_000))
+def test_some_of_a_few_pairs_are_looked_at(pairs: int, first: int) -> None:
+    """Of an agent that reports thousands of each, a sample of whole pairs must not be empty."""
+    keys = {
+        (f"job1-w{first}/r0", f"job1-w{first + 1 + n}/r{n % 8}", port)
+        for n in range(pairs)
+        for port in range(20_000 // pairs)
+    }
+    assert len(taken(sample_of(keys))) >= MOST // 4
+
+
 def test_another_process_looks_at_the_same() -> None:
     """A replay decides what was decided live."""
     code = (
