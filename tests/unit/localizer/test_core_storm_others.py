@@ -1,16 +1,20 @@
 """What else happens while a storm goes on: another fault in it is told as if there were none."""
 
+import subprocess
+import sys
 from functools import cache
 from typing import Final
 
 import pytest
 
 from arena.world.topology import link_id
+from localizer.core import Core
 from localizer.facts import sampling
 from ops.lab.routing import flow_hash
 from ops.lab.shape import EndpointSpec, LabShape
 from schemas.records import FaultEvent
-from tests.unit.localizer.simlab import SimLab, Way
+from tests.unit.localizer.simlab import SimLab, Way, events
+from tests.unit.localizer.test_core_restart import CONFIG, replayed, restarted
 
 # A fabric in which a spine's death makes some 120 5-tuples bad, and how many of these are looked
 # at.
@@ -21,12 +25,7 @@ RNIC_LINK: Final = "link:leaf:p0-0--rnic:h0/r0"
 NEXT_DECISION_US: Final = 500_000
 
 
-def told(lab: SimLab) -> list[tuple[str, str, str, bool, int, int]]:
-    """Return what is said of each fault, and when."""
-    return [line(event) for event in lab.verdicts()]
-
-
-def line(event: FaultEvent) -> tuple[str, str, str, bool, int, int]:
+def line(event: FaultEvent) -> tuple[str, str, str, bool, int]:
     """Return what one transition says."""
     return (
         event.state.name,
@@ -34,8 +33,14 @@ def line(event: FaultEvent) -> tuple[str, str, str, bool, int, int]:
         event.fault_kind,
         event.decided,
         event.bad_paths,
-        event.event_at,
     )
+
+
+def assert_alike(one: list[FaultEvent], other: list[FaultEvent]) -> None:
+    """Assert that the same is said, at about the same times."""
+    assert [line(event) for event in one] == [line(event) for event in other]
+    for event, same in zip(one, other, strict=True):
+        assert abs(event.event_at - same.event_at) <= NEXT_DECISION_US
 
 
 class Asymmetric(SimLab):
@@ -70,13 +75,10 @@ def test_a_fault_in_a_storm_is_told_and_resolved_as_without_a_sample(
     asymmetric: bool, cable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the storm had made bad before is not counted to it, and does not keep it open."""
-    whole = told(beside_a_storm(cable, asymmetric=asymmetric))
+    whole = beside_a_storm(cable, asymmetric=asymmetric).verdicts()
     monkeypatch.setattr(sampling, "MOST", FEW)
-    sampled = told(beside_a_storm(cable, asymmetric=asymmetric))
-    assert cable in {component for _, component, *_ in whole}
-    assert [one[:5] for one in sampled] == [one[:5] for one in whole]
-    for one, other in zip(sampled, whole, strict=True):
-        assert abs(one[5] - other[5]) <= NEXT_DECISION_US
+    assert cable in {event.component_id for event in whole}
+    assert_alike(beside_a_storm(cable, asymmetric=asymmetric).verdicts(), whole)
 
 
 @cache
@@ -125,3 +127,54 @@ def test_an_agent_that_answers_nothing_is_told_with_all_that_it_does_not_answer(
     assert (sampled.component_id, sampled.fault_kind) == ("agent-h2", whole.fault_kind)
     assert sampled.bad_paths == whole.bad_paths
     assert sampled.unexplained_paths == 0
+
+
+@pytest.mark.parametrize("share", [0.45, 0.7])
+def test_a_restart_in_a_storm_neither_repeats_nor_loses(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What decided faults account for is not known until they have been followed."""
+    lab = beside_a_storm(RNIC_LINK, asymmetric=True)
+    monkeypatch.setattr(sampling, "MOST", FEW)
+    before, decided = replayed(lab.log, Core(CONFIG), round(share * len(lab.log)))
+    assert decided is not None
+    after = restarted(lab.log, before, decided).advance(lab.now)
+    said = [line(event) for event in (*before, *after)]
+    # Which 5-tuples are the small fault's own is not read back: it may be resolved later.
+    assert said == [line(event) for event in lab.verdicts()]
+
+
+def test_a_storm_is_told_the_same_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live, records come as time goes by; a replay has them all at once."""
+    lab = beside_a_storm(RNIC_LINK, asymmetric=True)
+    monkeypatch.setattr(sampling, "MOST", FEW)
+    core, said, at_ns = Core(CONFIG), list[FaultEvent](), 0
+    for event, watermark_ns in events(lab.log):
+        if event is not None:
+            core.feed(event)
+        elif watermark_ns is not None and watermark_ns > at_ns:
+            at_ns = watermark_ns
+            said += core.advance(at_ns)
+    assert_alike(said, lab.verdicts())
+
+
+def test_another_process_tells_the_same_of_a_storm() -> None:
+    """Sets of strings have another order there."""
+    code = (
+        "from localizer.facts import sampling;"
+        "from tests.unit.localizer.test_core_storm_others import *;"
+        "sampling.MOST = FEW;"
+        "print(*beside_a_storm(RNIC_LINK, asymmetric=True).verdicts(), sep='\\n')"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(found) == 1
+    assert RNIC_LINK in found.pop()
