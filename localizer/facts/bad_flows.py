@@ -11,7 +11,7 @@ from typing import Final
 
 from localizer.facts.anomalies import LOSSY, Symptom
 from localizer.facts.inputs import Sources
-from localizer.facts.sampling import Sample, sample_of
+from localizer.facts.sampling import Sample, is_storm, sample_of
 from localizer.network.traces import UNTRACED, TraceFindings
 from schemas.enums import AnomalyFamily, AnomalyKind, ComponentKind
 from schemas.ids import FlowId
@@ -151,15 +151,22 @@ class BadFlows:
         }
         self._cleared: dict[FlowId, tuple[BadFlow, TraceFindings, BadFlow]] = {}
 
-    def all_bad(self, family: AnomalyFamily, now_ns: int) -> list[BadFlow]:
+    def all_bad(
+        self, family: AnomalyFamily, now_ns: int, explained: frozenset[FlowId] = frozenset()
+    ) -> list[BadFlow]:
         """Return the bad 5-tuples with everything that they cross, sorted by key.
 
         Excluded: anomalies that nobody repeats, those that a dead or just returned agent explains,
         latency on 5-tuples with loss, and latency that the prober itself causes.
+
+        Parameters
+        ----------
+        explained
+            5-tuples that something else accounts for: if a sample is taken, then of the others.
         """
         known = self._results.get(family)
         if known is None or known[0] != now_ns:
-            found = list(self._open(family, now_ns))
+            found = list(self._open(family, now_ns, explained))
             if family is AnomalyFamily.LOSS:
                 found += self._brief(now_ns)
             known = self._results[family] = now_ns, sorted(found, key=lambda flow: flow.key)
@@ -199,7 +206,7 @@ class BadFlows:
         leaky
             Components that are known to lose a share of the packets.
         """
-        found = self.all_bad(family, now_ns)
+        found = self.all_bad(family, now_ns, explained)
         if explained:
             found = [flow for flow in found if flow.key not in explained]
         if family is not AnomalyFamily.LOSS:
@@ -224,13 +231,17 @@ class BadFlows:
             ]
         return cleared
 
-    def _open(self, family: AnomalyFamily, now_ns: int) -> Iterable[BadFlow]:
+    def _open(
+        self, family: AnomalyFamily, now_ns: int, explained: frozenset[FlowId]
+    ) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()
         agent_of, components_of = sources.roster.agent_of, sources.paths.components
         before, cached = self._cached[family], dict[FlowId, CachedFlow]()
         self._cached[family] = cached
-        sample = sample_of(sources.anomalies.flows_of(family), self._apart(family))
-        self._samples[family] = sample
+        keys, apart = sources.anomalies.flows_of(family), list[AbstractSet[FlowId]]()
+        if is_storm(keys):
+            apart += self._elsewhere(family, keys, now_ns, explained), *self._apart(family)
+        sample = self._samples[family] = sample_of(keys, apart)
         sources.paths.look_up(key for _, key in sample if key not in before)
         for stands_for, key in sample:
             responder = agent_of(key[1])
@@ -259,6 +270,19 @@ class BadFlows:
                 known = kept, crossed, responder, flow
             cached[key] = known
             yield known[3]
+
+    def _elsewhere(
+        self,
+        family: AnomalyFamily,
+        keys: Iterable[FlowId],
+        now_ns: int,
+        explained: frozenset[FlowId],
+    ) -> frozenset[FlowId]:
+        """Return the 5-tuples that something else accounts for, such as dead agents."""
+        troubled = self._sources.liveness.excusable()
+        if family is AnomalyFamily.LOSS and not troubled:
+            return explained
+        return explained.union(key for key in keys if not self._kept(family, key, now_ns, troubled))
 
     def _brief(self, now_ns: int) -> Iterable[BadFlow]:
         sources, troubled = self._sources, self._sources.liveness.excusable()

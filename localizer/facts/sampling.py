@@ -50,6 +50,11 @@ class Sample:
                 yield stands_for, key
 
 
+def is_storm(keys: AbstractSet[FlowId]) -> bool:
+    """Return whether bad 5-tuples are so many that a sample of them is taken."""
+    return len(keys) > MOST
+
+
 def sample_of(keys: AbstractSet[FlowId], apart: Sequence[AbstractSet[FlowId]] = ()) -> Sample:
     """Return which of some bad 5-tuples are looked at: all unless there are very many.
 
@@ -60,7 +65,7 @@ def sample_of(keys: AbstractSet[FlowId], apart: Sequence[AbstractSet[FlowId]] = 
     apart
         5-tuples that are sampled by themselves; what is in several is part of the first.
     """
-    if len(keys) <= MOST:
+    if not is_storm(keys):
         return Sample(((1, keys),))
     parts: list[tuple[int, Collection[FlowId]]] = []
     left_out: list[FlowId] = []

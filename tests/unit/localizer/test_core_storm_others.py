@@ -129,14 +129,13 @@ def test_an_agent_that_answers_nothing_is_told_with_all_that_it_does_not_answer(
     assert sampled.unexplained_paths == 0
 
 
-@pytest.mark.parametrize("share", [0.45, 0.7])
 def test_a_restart_in_a_storm_neither_repeats_nor_loses(
-    share: float, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What decided faults account for is not known until they have been followed."""
     lab = beside_a_storm(RNIC_LINK, asymmetric=True)
     monkeypatch.setattr(sampling, "MOST", FEW)
-    before, decided = replayed(lab.log, Core(CONFIG), round(share * len(lab.log)))
+    before, decided = replayed(lab.log, Core(CONFIG), round(0.7 * len(lab.log)))
     assert decided is not None
     after = restarted(lab.log, before, decided).advance(lab.now)
     said = [line(event) for event in (*before, *after)]
@@ -178,3 +177,19 @@ def test_another_process_tells_the_same_of_a_storm() -> None:
     }
     assert len(found) == 1
     assert RNIC_LINK in found.pop()
+
+
+def test_a_leak_beside_a_power_outage_is_told_as_without_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of what dead agents account for a sample would hold nothing else."""
+    lab = SimLab(SHAPE, seed=4)
+    lab.run(6)
+    lab.effects.dead.update(f"agent-h{host}" for host in range(4, 8))
+    lab.run(4)
+    lab.effects.links[RNIC_LINK] = (0.3, 0)
+    lab.run(8)
+    whole = lab.verdicts()
+    assert RNIC_LINK in {event.component_id for event in whole}
+    monkeypatch.setattr(sampling, "MOST", 4 * FEW)
+    assert_alike(lab.verdicts(), whole)
