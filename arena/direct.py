@@ -13,7 +13,9 @@ from typing import Any
 from arena.detecting import Detection, PublishedAnomaly, published_anomalies
 from localizer.config import CoreConfig
 from localizer.core import Core
+from localizer.facts.heartbeats import HeartbeatBatch
 from localizer.merge import Merge
+from localizer.network.trace_batches import TraceBatch
 from schemas.enums import AnomalyKind
 from schemas.records import FaultEvent
 from schemas.topics import ANOMALY
@@ -38,16 +40,35 @@ class Localization:
         self._offsets: dict[tuple[str, int], int] = {}
 
     def consume_record(
-        self, topic: str, key: str, record: Any, *, timestamp_ms: int, partition: int = 0
+        self,
+        topic: str,
+        key: str,
+        record: Any,
+        *,
+        timestamp_ms: int,
+        partition: int = 0,
+        offset: int | None = None,
     ) -> None:
-        """Consume a record of an input of the localizer; None is a tombstone."""
-        log = topic, partition
-        offset = self._offsets.get(log, 0)
-        self._offsets[log] = offset + 1
+        """Consume a record of an input of the localizer; None is a tombstone.
+
+        Without an offset it stands behind those of its partition that had none either.
+        """
+        if offset is None:
+            log = topic, partition
+            offset = self._offsets.get(log, 0)
+            self._offsets[log] = offset + 1
         for event in self._merge.accept_record(
             topic, key, record, partition=partition, offset=offset, timestamp_ms=timestamp_ms
         ):
             self._core.feed(event)
+
+    def consume_heartbeats(self, batch: HeartbeatBatch) -> None:
+        """Consume heartbeats as columns."""
+        self._core.feed_heartbeats(batch)
+
+    def consume_traces(self, batch: TraceBatch) -> None:
+        """Consume traces as columns, after the registrations of their ends."""
+        self._core.feed_traces(batch)
 
     def consume_anomalies(self, records: Iterable[PublishedAnomaly]) -> None:
         """Consume what the workers publish; its times are those of the records."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
 from localizer.facts.anomalies import MAX_FLOWS, OpenAnomalies
+from localizer.facts.heartbeats import HeartbeatBatch
 from localizer.facts.inputs import Event, RecordIntake, Sources
 from localizer.facts.liveness import Liveness
 from localizer.facts.overlay import FlowTables
@@ -27,6 +28,8 @@ from localizer.verdict.decider import Decider
 from localizer.verdict.hang_faults import HangFaults
 from localizer.verdict.incident import SPREAD_NS
 from localizer.verdict.lifecycle import FLAPPING_FACTOR, REMEMBER_NS, Lifecycle
+from schemas import topics
+from schemas.columns.arrays import Int64s
 from schemas.enums import FaultLifecycle
 from schemas.records import FaultEvent, PathTrace
 from schemas.units import SECOND_NS, us_to_ns
@@ -60,18 +63,19 @@ class Core:
         decided_ns: int = 0,
     ) -> None:
         topology = Topology(config.max_components)
+        liveness = Liveness(config.max_agents)
         self.sources = Sources(
             topology=topology,
             tables=FlowTables(topology, config.max_agents),
             paths=PathBook(topology, config.max_flows),
             roster=Roster(config.max_endpoints, config.max_flows),
-            liveness=Liveness(config.max_agents),
+            liveness=liveness,
             anomalies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
             strays=StrayLosses(),
             weak_latencies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
             brief_latencies=OpenAnomalies(min(config.max_flows, MAX_FLOWS)),
             states=StateBook(),
-            reports=SelfReports(),
+            reports=SelfReports(liveness.agents),
         )
         self.intake = RecordIntake(self.sources)
         self.hang_faults = HangFaults(config, self.sources)
@@ -101,11 +105,19 @@ class Core:
         self.late += self.now_ns is not None and event.at_ns < self.now_ns
         self._waiting.add_event(event)
 
-    def feed_batch(self, batch: TraceBatch) -> None:
+    def feed_heartbeats(self, batch: HeartbeatBatch) -> None:
+        """Add heartbeats; they are applied as if each were an event."""
+        self._note_late(batch.at_ns)
+        self._waiting.add_heartbeats(batch)
+
+    def feed_traces(self, batch: TraceBatch) -> None:
         """Add traces; those of a step are applied after its events."""
+        self._note_late(batch.at_ns)
+        self._waiting.add_traces(batch)
+
+    def _note_late(self, at_ns: Int64s) -> None:
         if self.now_ns is not None:
-            self.late += int((batch.at_ns < self.now_ns).sum())
-        self._waiting.add_batch(batch)
+            self.late += int((at_ns < self.now_ns).sum())
 
     def advance(self, to_ns: int) -> list[FaultEvent]:
         """Decide up to a time; all events up to it must have been fed.
@@ -181,12 +193,20 @@ class Core:
 
     def _step(self, now_ns: int) -> list[FaultEvent]:
         self.steps += 1
+        beats = self._waiting.pop_heartbeats(now_ns)
         while (event := self._waiting.pop_due(now_ns)) is not None:
             self._applied_ns = now_ns
+            if beats is not None and event.topic == topics.HEARTBEAT.name:
+                count = beats.count_before(event.at_ns, event.partition, event.offset)
+                self.intake.apply_heartbeats(beats.slice(0, count), now_ns)
+                beats = beats.slice(count, len(beats))
             self.intake.apply_event(event, now_ns)
-        if (batch := self._waiting.pop_batch(now_ns)) is not None:
+        if beats is not None:
             self._applied_ns = now_ns
-            self.intake.apply_batch(batch, now_ns)
+            self.intake.apply_heartbeats(beats, now_ns)
+        if (traces := self._waiting.pop_traces(now_ns)) is not None:
+            self._applied_ns = now_ns
+            self.intake.apply_traces(traces, now_ns)
         silent = self._apply_published(now_ns)
         forgotten = silent and self._is_forgotten(now_ns)
         events = self._decider.decide(now_ns, silent=silent, forgotten=forgotten)

@@ -6,6 +6,7 @@ The kernel that all readers share takes a fraction of what decoding them one by 
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from confluent_kafka import Message
 
 from localizer.collectives import operation_fold
 from localizer.collectives.batch_reader import BatchReader
+from localizer.facts.heartbeats import HeartbeatBatch, HeartbeatReader
 from localizer.network.trace_batches import TraceBatch
 from localizer.network.trace_reader import Places, TraceReader
 from schemas import topics
@@ -72,6 +74,27 @@ class PollReader:
         return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollBatches:
+    """The messages of a poll.
+
+    Attributes
+    ----------
+    heartbeats, traces
+        Those that are columns; None: there are none, or few.
+    others
+        The messages that are in neither, in order.
+    read
+        By message (its id) the record, or what is kept of it. What is missing, or None, somebody
+        has to decode by itself.
+    """
+
+    heartbeats: HeartbeatBatch | None
+    traces: TraceBatch | None
+    others: list[tuple[Topic, Message]]
+    read: dict[int, Any]
+
+
 class NetworkReader(PollReader):
     """Reads the localizer's inputs.
 
@@ -79,6 +102,7 @@ class NetworkReader(PollReader):
     """
 
     def __init__(self, codec: Codec, cluster: str) -> None:
+        self._heartbeats = HeartbeatReader(codec, cluster)
         self._traces = TraceReader(codec, cluster)
         plain = {topic: _unkeyed(RecordReader(codec, topic).read) for topic in MANY}
         super().__init__({topics.PATH_TRACE: self._read_traces, **plain}, self._traces.warm)
@@ -86,39 +110,24 @@ class NetworkReader(PollReader):
     def _read_traces(self, messages: Sequence[Message]) -> Sequence[Any]:
         return self._traces.read(_keys(messages), _values(messages), _arrivals_ns(messages))
 
-    def read_batch(
-        self, messages: Sequence[tuple[Topic, Message]]
-    ) -> tuple[TraceBatch | None, list[tuple[Topic, Message]], dict[int, Any]]:
-        """Return traces as columns, where there are many, and the other messages.
-
-        Returns
-        -------
-        batch
-            Whole traces, and those that broke off; None: there are none, or few.
-        others
-            The messages that are not in it, in order.
-        read
-            As of `read`, of these.
-        """
-        traces = [message for topic, message in messages if topic is topics.PATH_TRACE]
-        if len(traces) < LEAST:
-            return None, list(messages), self.read(messages)
-        batch, taken, kept = self._traces.read_batch(
-            _keys(traces),
-            _values(traces),
-            _arrivals_ns(traces),
-            Places(
-                np.array([int(message.timestamp()[1]) * MS_NS for message in traces], np.int64),
-                np.array([int(message.partition() or 0) for message in traces], np.int64),
-                np.array([int(message.offset() or 0) for message in traces], np.int64),
-            ),
-        )
-        left = compress(traces, (~taken).tolist())
-        read = dict(zip(map(id, left), kept, strict=True))
-        gone = set(map(id, compress(traces, taken.tolist())))
+    def read_batches(self, messages: Sequence[tuple[Topic, Message]]) -> PollBatches:
+        """Return heartbeats and traces as columns, where there are many, and the others."""
+        heartbeats, traces = None, None
+        gone: set[int] = set()
+        read: dict[int, Any] = {}
+        own = [message for topic, message in messages if topic is topics.HEARTBEAT]
+        if len(own) >= LEAST:
+            heartbeats, taken = self._heartbeats.read_batch(*_with_places(own))
+            gone.update(map(id, compress(own, taken.tolist())))
+        own = [message for topic, message in messages if topic is topics.PATH_TRACE]
+        if len(own) >= LEAST:
+            traces, taken, kept = self._traces.read_batch(*_with_places(own))
+            gone.update(map(id, compress(own, taken.tolist())))
+            left = compress(own, (~taken).tolist())
+            read |= zip(map(id, left), kept, strict=True)
         others = [each for each in messages if id(each[1]) not in gone]
-        plain = [each for each in others if each[0] is not topics.PATH_TRACE]
-        return batch, others, read | self.read(plain)
+        read |= self.read([each for each in others if id(each[1]) not in read])
+        return PollBatches(heartbeats=heartbeats, traces=traces, others=others, read=read)
 
 
 def collective_reader(codec: Codec) -> PollReader:
@@ -147,6 +156,17 @@ def _values(messages: Sequence[Message]) -> list[bytes]:
 def _arrivals_ns(messages: Sequence[Message]) -> Int64s:
     arrivals_ns = [arrival_of(message.timestamp()) for message in messages]
     return np.array([NO_ARRIVAL if ns is None else ns for ns in arrivals_ns], np.int64)
+
+
+def _with_places(
+    messages: Sequence[Message],
+) -> tuple[list[bytes], list[bytes], Int64s, Places]:
+    places = Places(
+        np.array([int(message.timestamp()[1]) * MS_NS for message in messages], np.int64),
+        np.array([int(message.partition() or 0) for message in messages], np.int64),
+        np.array([int(message.offset() or 0) for message in messages], np.int64),
+    )
+    return _keys(messages), _values(messages), _arrivals_ns(messages), places
 
 
 def _unkeyed(read: Callable[[Sequence[bytes], Int64s], Sequence[Any]]) -> Read:

@@ -12,10 +12,12 @@ from typing import Final, NamedTuple
 from localizer.core import Core
 from localizer.facts.agent_counts import AgentCounts
 from localizer.facts.coverage import COVERED_SHARE, Coverage, total
+from localizer.facts.heartbeats import HeartbeatBatch
 from schemas.enums import FaultLifecycle
 from schemas.metrics.family import Histogram
 from schemas.process.lag import LogLag
 from schemas.records import FaultEvent
+from schemas.topics import HEARTBEAT
 from schemas.units import SECOND_NS, us_to_ns
 
 # Seconds. A decision takes a millisecond in health, and must stay below the grid of 0.25 s.
@@ -113,6 +115,12 @@ class Counts:
         self.delays.observe(delay_s, {"fault_id": event.fault_id})
         self._set_open(event)
 
+    def note_heartbeats(self, batch: HeartbeatBatch) -> None:
+        """Count heartbeats that were read."""
+        self.records[HEARTBEAT.name] += len(batch)
+        self.agents.observe_batch(batch)
+        self.heard_s = int(batch.at_ns[-1]) / SECOND_NS
+
     def note_status(self, core: Core, unmarked: int) -> None:
         """Take the status of the core; `unmarked` of its anomalies were refused before it."""
         sources = core.sources
@@ -124,7 +132,7 @@ class Counts:
         offsets_ns = [
             abs(offset_ns) for a in members if (offset_ns := reports.get(a).offset_ns) is not None
         ]
-        self.agents.keep(lambda agent_id: sources.liveness.get(agent_id) is not None)
+        self.agents.keep(sources.liveness.agents.__contains__)
         self.status = Status(
             waiting=core.pending,
             late=core.late,

@@ -248,13 +248,16 @@ class Service:
         self, messages: list[tuple[Topic, Message]], core: Core, outbox: Outbox[FaultEvent]
     ) -> None:
         """Take messages in their order; those of a topic of which there are many read together."""
-        batch, others, read = self._batches.read_batch(messages)
-        for topic, message in others:
-            self._take(message, topic, core, outbox, read.get(id(message)))
-        if batch is not None:
-            # After the registrations of their ends.
-            self._counts.records[topics.PATH_TRACE.name] += len(batch)
-            core.feed_batch(batch)
+        found = self._batches.read_batches(messages)
+        for topic, message in found.others:
+            self._take(message, topic, core, outbox, found.read.get(id(message)))
+        # After the registrations of agents and endpoints.
+        if found.heartbeats is not None:
+            self._counts.note_heartbeats(found.heartbeats)
+            core.feed_heartbeats(found.heartbeats)
+        if found.traces is not None:
+            self._counts.records[topics.PATH_TRACE.name] += len(found.traces)
+            core.feed_traces(found.traces)
 
     def _take(
         self, message: Message, topic: Topic, core: Core, outbox: Outbox[FaultEvent], read: Any

@@ -9,6 +9,11 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Final
 
+import numpy as np
+
+from localizer.facts.heartbeats import HeartbeatBatch
+from schemas.columns.arrays import Int64s
+from schemas.columns.interpreter import NULL
 from schemas.records import Heartbeat
 
 SENT: Final[Mapping[str, str]] = {
@@ -28,7 +33,12 @@ DISCARDED: Final[Mapping[str, str]] = {
     "registrations_refused": "registration_refused",
 }
 _NAMES: Final = (*SENT.values(), *DISCARDED.values())
-_VALUES: Final[Callable[[Heartbeat], tuple[int | None, ...]]] = attrgetter(*SENT, *DISCARDED)
+_FIELDS: Final = (*SENT, *DISCARDED)
+_VALUES: Final[Callable[[Heartbeat], tuple[int | None, ...]]] = attrgetter(*_FIELDS)
+# Rows of what an agent said last, before its counts.
+_INCARNATION, _SEQ, _OWN = range(3)
+_FIRST: Final = 256
+_UNKNOWN: Final = -1
 
 
 class AgentCounts:
@@ -43,27 +53,58 @@ class AgentCounts:
     def __init__(self, max_agents: int) -> None:
         self.totals: Counter[str] = Counter(dict.fromkeys(_NAMES, 0))
         self._max_agents = max_agents
-        self._last: dict[str, tuple[int, int, tuple[int | None, ...]]] = {}
+        self._places: dict[str, int] = {}
+        # What each agent said last, shape (_OWN + counts, capacity), by agent.
+        self._last: Int64s = np.zeros((_OWN + len(_NAMES), _FIRST), np.int64)
 
     def __len__(self) -> int:
-        return len(self._last)
+        return len(self._places)
 
     def observe_heartbeat(self, beat: Heartbeat) -> None:
         """Add what an agent counted since its last heartbeat."""
-        values = _VALUES(beat)
-        incarnation, seq, before = self._last.get(beat.agent_id, (beat.incarnation, -1, values))
-        if (beat.incarnation, beat.seq) < (incarnation, seq):
+        counts = np.array([number or 0 for number in _VALUES(beat)], np.int64)
+        place = self._places.get(beat.agent_id)
+        if place is None:
+            if len(self) >= self._max_agents:
+                return
+            place = self._places[beat.agent_id] = len(self)
+            if place == self._last.shape[1]:
+                self._last = np.concatenate([self._last, np.zeros_like(self._last)], axis=1)
+            self._last[:, place] = beat.incarnation, -1, *counts
+        last = self._last[:, place]
+        if (beat.incarnation, beat.seq) < (last[_INCARNATION], last[_SEQ]):
             return
-        if beat.agent_id not in self._last and len(self._last) >= self._max_agents:
-            return
-        if beat.incarnation != incarnation:
+        if beat.incarnation != last[_INCARNATION]:
             # Another process: it began to count at 0.
-            before = (0,) * len(values)
-        for name, now, then in zip(_NAMES, values, before, strict=True):
-            self.totals[name] += max(0, (now or 0) - (then or 0))
-        self._last[beat.agent_id] = beat.incarnation, beat.seq, values
+            last[_OWN:] = 0
+        self._add(np.maximum(counts - last[_OWN:], 0))
+        last[:] = beat.incarnation, beat.seq, *counts
+
+    def observe_batch(self, batch: HeartbeatBatch) -> None:
+        """Add what agents counted since their last heartbeats."""
+        get = self._places.get
+        places = np.array([get(name, _UNKNOWN) for name in batch.agents], np.int64)
+        known = places != _UNKNOWN
+        known[known] = np.bincount(places[known])[places[known]] == 1
+        last = self._last[:, places]
+        known &= batch.numbers("incarnation") == last[_INCARNATION]
+        known &= batch.numbers("seq") >= last[_SEQ]
+        rows = np.flatnonzero(known)
+        fields = np.array([batch.numbers(name)[rows] for name in _FIELDS])
+        counts = np.where(fields == NULL, 0, fields)
+        self._add(np.maximum(counts - last[_OWN:, rows], 0).sum(axis=1))
+        self._last[_SEQ, places[rows]] = batch.numbers("seq")[rows]
+        self._last[_OWN:, places[rows]] = counts
+        for beat in batch.records(np.flatnonzero(~known).tolist()):
+            self.observe_heartbeat(beat)
+
+    def _add(self, more: Int64s) -> None:
+        for name, number in zip(_NAMES, more.tolist(), strict=True):
+            self.totals[name] += number
 
     def keep(self, is_known: Callable[[str], bool]) -> None:
         """Forget the last heartbeats of agents that are not known any more."""
-        for agent_id in [a for a in self._last if not is_known(a)]:
-            del self._last[agent_id]
+        kept = {name: place for name, place in self._places.items() if is_known(name)}
+        if len(kept) < len(self):
+            self._last[:, : len(kept)] = self._last[:, list(kept.values())]
+            self._places = {name: place for place, name in enumerate(kept)}

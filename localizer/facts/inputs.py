@@ -11,12 +11,14 @@ from typing import Any, Final
 import numpy as np
 
 from localizer.config import CoreConfig
+from localizer.facts.agents import Agent
 from localizer.facts.anomalies import OpenAnomalies
 from localizer.facts.coverage import Coverage, coverage_by_task
 from localizer.facts.findings import Findings
 from localizer.facts.hangs import HangBook
+from localizer.facts.heartbeats import HeartbeatBatch
 from localizer.facts.index_cache import IndexCache
-from localizer.facts.liveness import MAX_INTERVAL_NS, MIN_INTERVAL_NS, Agent, Liveness
+from localizer.facts.liveness import Liveness, bounded_interval_ns
 from localizer.facts.overlay import FlowTables
 from localizer.facts.reachability import Reachability
 from localizer.facts.roster import Roster
@@ -176,7 +178,7 @@ class RecordIntake:
             case Anomaly():
                 self._anomaly(record, event.at_ns)
             case Heartbeat():
-                self._heartbeat(record, event, now_ns)
+                self._heartbeat(record, event.at_ns, event.partition, now_ns)
             case FlowTrace():
                 agent_of, (src, dst, _) = sources.roster.agent_of, record.key
                 known = agent_of(src) is not None and agent_of(dst) is not None
@@ -192,7 +194,22 @@ class RecordIntake:
             case _:
                 self._roster(record)
 
-    def apply_batch(self, batch: TraceBatch, now_ns: int) -> None:
+    def apply_heartbeats(self, batch: HeartbeatBatch, now_ns: int) -> None:
+        """Apply heartbeats at a time `now_ns`, in the order in which they stand."""
+        liveness, reports = self._sources.liveness, self._sources.reports
+        places = liveness.agents.places(batch.agents)
+        ordinary = liveness.ordinary(batch, places, now_ns) & reports.ordinary(batch, places)
+        begin = 0
+        for row in (*np.flatnonzero(~ordinary).tolist(), len(batch)):
+            if row > begin:
+                part = batch.slice(begin, row)
+                liveness.observe_batch(part, places[begin:row])
+                reports.observe_batch(part, places[begin:row])
+            for beat in batch.records(range(row, min(row + 1, len(batch)))):
+                self._heartbeat(beat, int(batch.at_ns[row]), int(batch.partition[row]), now_ns)
+            begin = row + 1
+
+    def apply_traces(self, batch: TraceBatch, now_ns: int) -> None:
         """Apply traces at a time `now_ns`."""
         paths, agent_of = self._sources.paths, self._sources.roster.agent_of
         known = batch.between([agent_of(end) is not None for end in batch.ends])
@@ -216,18 +233,17 @@ class RecordIntake:
             self._sources.strays.explain(key_of(record.src, record.dst, record.flow), at_ns)
         self._sources.anomalies.apply_anomaly(record, at_ns)
 
-    def _heartbeat(self, beat: Heartbeat, event: Event, now_ns: int) -> None:
+    def _heartbeat(self, beat: Heartbeat, at_ns: int, partition: int, now_ns: int) -> None:
         liveness, reports = self._sources.liveness, self._sources.reports
         if beat.probing is ProbingState.DISPLACED:
             # Two processes of one name: this one does not speak for the agent.
-            known = liveness.get(beat.agent_id) is not None
+            known = beat.agent_id in liveness.agents
             if known or self._sources.roster.is_registered(beat.agent_id):
-                interval_ns = min(max(beat.interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)
-                reports.observe_displaced(beat, event.at_ns, interval_ns)
+                reports.observe_displaced(beat, at_ns, bounded_interval_ns(beat.interval_ns))
             return
-        liveness.observe_heartbeat(beat, event.at_ns, partition=event.partition, now_ns=now_ns)
-        if liveness.get(beat.agent_id) is not None:
-            reports.observe_heartbeat(beat, event.at_ns)
+        liveness.observe_heartbeat(beat, at_ns, partition=partition, now_ns=now_ns)
+        if beat.agent_id in liveness.agents:
+            reports.observe_heartbeat(beat, at_ns)
 
     def _roster(self, record: Any) -> None:
         roster = self._sources.roster

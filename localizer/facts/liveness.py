@@ -8,116 +8,20 @@ log has them: no agent's clock counts, and while nobody's heartbeats arrive, nob
 are nanoseconds.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
-from schemas.columns.arrays import Int64s
+from localizer.facts.agents import MEMBER_NS, UNKNOWN, Agent, AgentTable, Column
+from localizer.facts.heartbeats import LEAVING, HeartbeatBatch
+from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import AgentState
-from schemas.process import memory
 from schemas.records import Heartbeat
 from schemas.units import SECOND_NS
 
-FIRST: Final = 1_024
-# An agent that nobody registered is missed only after it sent heartbeats for so long.
-MEMBER_NS: Final = 30 * SECOND_NS
 # Agents known at once.
 MAX_AGENTS: Final = 100_000
-# Rows of `LastSeen`: time of the last sign, interval, time of the first sign; and the last sign of
-# each of so many seconds, in turns: longer than anything waits for one.
-LAST, INTERVAL, ENTERED, SECONDS = range(4)
-SIGNS: Final = 8
-
-
-class LastSeen:
-    """When each agent was last seen and how often it must report, as arrays."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, int] = {}
-        self._names: list[str] = []
-        # Shape (rows, capacity), by agent.
-        self._times: Int64s = np.ones((SECONDS + SIGNS, FIRST), np.int64)
-        # The usual interval, unless it may have changed; whether no agent is new any more.
-        self._usual_ns: int | None = None
-        self._settled = False
-        # By a number of intervals, until when certainly no agent is silent for longer.
-        self._calm_until_ns: dict[float, int] = {}
-
-    def record_sign(self, agent_id: str, heard_ns: int, interval_ns: int) -> None:
-        """Record when an agent was last seen, and its interval."""
-        place = self._places.setdefault(agent_id, len(self._names))
-        if place == len(self._names):
-            self._names.append(agent_id)
-            if place == self._times.shape[1]:
-                self._times = np.concatenate([self._times, np.ones_like(self._times)], axis=1)
-            self._times[:, place] = 0
-            self._times[ENTERED, place] = heard_ns
-        if self._times[INTERVAL, place] != interval_ns:
-            self._usual_ns = None
-            self._calm_until_ns.clear()
-        elif not self._settled:
-            self._usual_ns = None
-        self._times[LAST, place] = heard_ns
-        self._times[INTERVAL, place] = interval_ns
-        self._times[SECONDS + heard_ns // SECOND_NS % SIGNS, place] = heard_ns
-
-    def first_after(self, agent_id: str, since_ns: int) -> int | None:
-        """Return when an agent was seen first after a time, of the signs that are kept.
-
-        Those are the last one of each second, of seconds in turns: of an agent that is seen each
-        second, of the last `SIGNS` seconds. None: it was not.
-        """
-        signs_ns = self._times[SECONDS:, self._places[agent_id]]
-        later_ns = signs_ns[signs_ns > since_ns]
-        return int(later_ns.min()) if len(later_ns) else None
-
-    def forget_agent(self, agent_id: str) -> None:
-        """Forget an agent; the last row moves to its place."""
-        place = self._places.pop(agent_id, None)
-        if place is None:
-            return
-        self._usual_ns = None
-        last = self._names.pop()
-        if last != agent_id:
-            self._names[place], self._places[last] = last, place
-            self._times[:, place] = self._times[:, len(self._names)]
-
-    def shrink_tables(self) -> None:
-        """Give back the room of many agents that left."""
-        memory.shrink_tables(self)
-        most = self._times.shape[1]
-        if most > max(FIRST, 4 * len(self._names)):
-            self._times = self._times[:, : most // 2].copy()
-
-    @property
-    def usual_interval_ns(self) -> int:
-        """Return the median interval of agents known for long, or of all; a second if of none."""
-        if self._usual_ns is None:
-            self._usual_ns = self._median_interval_ns()
-        return self._usual_ns
-
-    def _median_interval_ns(self) -> int:
-        heard_ns, interval_ns, first_ns = self._times[:SECONDS, : len(self._names)]
-        members = heard_ns - first_ns >= MEMBER_NS
-        self._settled = bool(members.all())
-        interval_ns = interval_ns[members] if members.any() else interval_ns
-        return int(np.median(interval_ns)) if len(interval_ns) else SECOND_NS
-
-    def silent_for(self, now_ns: int, intervals: float) -> list[str]:
-        """Return the agents that are silent for more than this many of their intervals."""
-        if now_ns <= self._calm_until_ns.get(intervals, 0):
-            return []
-        heard_ns, interval_ns, _ = self._times[:SECONDS, : len(self._names)]
-        late = np.flatnonzero((now_ns - heard_ns) / interval_ns > intervals)
-        if not len(late):
-            # Later signs only put it off.
-            until_ns = (heard_ns + intervals * interval_ns).min(initial=now_ns + SECOND_NS)
-            self._calm_until_ns[intervals] = int(until_ns)
-        return [self._names[place] for place in late.tolist()]
-
-
 # An agent is dead after this many silent intervals if probes of its endpoints fail as well. Not
 # earlier: a process on a starved host is often back within three seconds.
 SILENT_INTERVALS: Final = 4.5
@@ -159,38 +63,6 @@ MIN_INTERVAL_NS: Final = SECOND_NS // 10
 MAX_INTERVAL_NS: Final = 60 * SECOND_NS
 
 
-@dataclass(slots=True)
-class Agent:
-    """What is known of one agent.
-
-    Attributes
-    ----------
-    first_ns, heard_ns
-        Arrival of its first and of its last heartbeat.
-    sent_ns
-        When the last one was sent at the earliest, see `ArrivalClock.sent_since_ns`.
-    partition
-        Partition of agent.heartbeat.v1 that its heartbeats stand in; None: not known.
-    silences
-        Its latest silences, oldest first: when it was last seen before, and when it was seen again,
-        also as another process.
-    """
-
-    agent_id: str
-    host_id: str
-    first_ns: int
-    heard_ns: int
-    sent_ns: int
-    interval_ns: int
-    incarnation: int
-    seq: int
-    partition: int | None = None
-    leaving: bool = False
-    host_delay_ns: int | None = None
-    # No deque: each takes 600 bytes even if it is empty.
-    silences: tuple[tuple[int, int], ...] = ()
-
-
 # A log without heartbeats for more than this many usual intervals has paused.
 PAUSE_INTERVALS: Final = 2.5
 # After a pause agents find the broker again within this time.
@@ -220,6 +92,29 @@ class ArrivalClock:
             self._resumed_in[partition] = arrived_ns + RECONNECT_NS
         self._newest_ns = max(arrived_ns, self._newest_ns or arrived_ns)
         self._newest_in[partition] = max(arrived_ns, self._newest_in.get(partition, arrived_ns))
+
+    def observe_arrivals(self, partitions: Int64s, arrived_ns: Int64s) -> None:
+        """Observe heartbeats that `goes_on` says yes of."""
+        self._newest_ns = max(self._newest_ns or 0, int(arrived_ns.max()))
+        for partition in np.unique(partitions).tolist():
+            latest_ns = int(arrived_ns[partitions == partition].max())
+            self._newest_in[partition] = max(latest_ns, self._newest_in[partition])
+
+    def goes_on(self, partitions: Int64s, arrived_ns: Int64s, now_ns: int, usual_ns: int) -> Bools:
+        """Return which heartbeats say nothing of any pause, whatever order they come in.
+
+        Those of partitions, and of a log, that do not pause at `now_ns`, after which none of them
+        arrived; and none that may have been sent in a pause.
+        """
+        least_ns = now_ns - PAUSE_INTERVALS * usual_ns
+        if self._newest_ns is None or self._newest_ns < least_ns:
+            return np.zeros(len(partitions), np.bool_)
+        paused_ns, reconnected_ns = self._pauses_ns[-1]
+        found: Bools = (arrived_ns <= paused_ns) | (arrived_ns > reconnected_ns)
+        for partition in np.unique(partitions).tolist():
+            if self._newest_in.get(partition, 0) < least_ns:
+                found &= partitions != partition
+        return found
 
     def time_ns(self, now_ns: int, usual_ns: int) -> int:
         """Return the present by arrivals: not later than half an interval after the newest."""
@@ -279,22 +174,17 @@ class Liveness:
         self.dead: dict[str, int] = {}
         self.unheard: dict[str, int] = {}
         self.refused = 0
+        self.agents = AgentTable()
         self._max_agents = max_agents
-        self._agents: dict[str, Agent] = {}
-        self._last_seen = LastSeen()
         self._arrivals = ArrivalClock()
         self._usual_ns = SECOND_NS
-        # Agents that leave or were silent once; anomalies are never attributed to any other.
-        self._excusable: set[str] = set()
-        # Counts agents that came or went; the last result of `_unknown_agents` and what it is valid
-        # for.
-        self._membership_version = 0
+        # The last result of `_unknown_agents` and what it is valid for.
         self._unknown: tuple[tuple[Mapping[str, int], ...], tuple[int, ...], set[str]] = (
             (), (), set(),
         )  # fmt: skip
 
     def __len__(self) -> int:
-        return len(self._agents)
+        return len(self.agents)
 
     def observe_heartbeat(
         self, beat: Heartbeat, arrived_ns: int, *, partition: int = 0, now_ns: int | None = None
@@ -310,14 +200,14 @@ class Liveness:
         now_ns
             Present, if it is applied later than it arrived.
         """
-        interval_ns = min(max(beat.interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)
+        interval_ns = bounded_interval_ns(beat.interval_ns)
         if now_ns is not None and now_ns - arrived_ns > SKEWED_NS:
             arrived_ns = now_ns - interval_ns
-        agent = self._agents.get(beat.agent_id)
+        agent = self.agents.get(beat.agent_id)
         known = agent is not None and agent.incarnation == beat.incarnation
         if agent is not None and known and agent.seq - REORDERED < beat.seq <= agent.seq:
             return
-        if agent is None and len(self._agents) >= self._max_agents:
+        if agent is None and len(self.agents) >= self._max_agents:
             self.refused += 1
             return
         self._arrivals.observe_arrival(partition, arrived_ns, self._usual_ns)
@@ -325,36 +215,77 @@ class Liveness:
         # That it leaves, an agent says between two.
         intervals = beat.seq - agent.seq - leaving if agent is not None and known else 0
         sent_ns = self._arrivals.sent_since_ns(arrived_ns, agent, max(intervals, 0))
-        if agent is None:
-            self._membership_version += 1
-            agent = self._agents[beat.agent_id] = Agent(
-                beat.agent_id, beat.host_id, arrived_ns, arrived_ns, sent_ns, interval_ns,
-                beat.incarnation, beat.seq,
-            )  # fmt: skip
-        else:
+        silences: tuple[tuple[int, int], ...] = ()
+        first_ns = heard_ns = arrived_ns
+        if agent is not None:
+            first_ns, silences = agent.first_ns, agent.silences
             # The broker's absence is no silence of the agent.
             since_ns = max(agent.heard_ns, self._arrivals.resumed_ns(partition))
             late = arrived_ns - since_ns > PAUSED_INTERVALS * agent.interval_ns
             if late or not known:
-                agent.silences = (*agent.silences, (agent.sent_ns, arrived_ns))[-SILENCES:]
-            agent.heard_ns = max(agent.heard_ns, arrived_ns)
-            agent.sent_ns = max(agent.sent_ns, sent_ns)
-        agent.interval_ns, agent.host_id, agent.partition = interval_ns, beat.host_id, partition
-        agent.incarnation, agent.seq = beat.incarnation, beat.seq
-        agent.host_delay_ns = beat.host_delay_ns
-        agent.leaving = leaving
-        if agent.leaving or agent.silences:
-            self._excusable.add(beat.agent_id)
-        else:
-            self._excusable.discard(beat.agent_id)
-        self._last_seen.record_sign(beat.agent_id, agent.heard_ns, interval_ns)
+                silences = (*silences, (agent.sent_ns, arrived_ns))[-SILENCES:]
+            heard_ns = max(agent.heard_ns, arrived_ns)
+            sent_ns = max(agent.sent_ns, sent_ns)
+        self.agents.put(
+            Agent(
+                beat.agent_id, beat.host_id, first_ns, heard_ns, sent_ns, interval_ns,
+                beat.incarnation, beat.seq,
+                partition=partition, leaving=leaving, host_delay_ns=beat.host_delay_ns,
+                silences=silences,
+            )
+        )  # fmt: skip
         self._clear(beat.agent_id)
+
+    def ordinary(self, batch: HeartbeatBatch, places: Int64s, now_ns: int) -> Bools:
+        """Return which heartbeats tell only that their agents live as before.
+
+        `observe_batch` applies them. No heartbeat that comes before one of them in the batch makes
+        it tell more.
+
+        Parameters
+        ----------
+        places
+            Of the agents, `AgentTable.places`.
+        now_ns
+            Present; none of them arrived later.
+        """
+        agents = self.agents
+        found: Bools = places != UNKNOWN
+        if not found.all():
+            # Any place will do.
+            places = np.where(found, places, 0)
+        if not len(agents):
+            return found
+        at_ns = batch.at_ns
+        interval_ns = np.clip(batch.numbers("interval_ns"), MIN_INTERVAL_NS, MAX_INTERVAL_NS)
+        found &= agents.column(Column.INCARNATION, places) == batch.numbers("incarnation")
+        found &= agents.column(Column.SEQ, places) < batch.numbers("seq")
+        found &= agents.column(Column.INTERVAL_NS, places) == interval_ns
+        found &= agents.column(Column.PARTITION, places) == batch.partition
+        silence_ns = at_ns - agents.column(Column.HEARD_NS, places)
+        found &= silence_ns <= PAUSED_INTERVALS * interval_ns
+        found &= now_ns - at_ns <= SKEWED_NS
+        found &= batch.numbers("state") != LEAVING
+        found &= agents.on_hosts(places, batch.hosts)
+        found &= self._arrivals.goes_on(batch.partition, at_ns, now_ns, self._usual_ns)
+        special = {*self.dead, *self.unheard, *filter(agents.is_leaving, agents.excusable)}
+        if special:
+            found &= ~np.isin(places, agents.places(special))
+        if len(np.unique(places)) < len(places):
+            counts = np.bincount(places)
+            found &= counts[places] == 1
+        return found
+
+    def observe_batch(self, batch: HeartbeatBatch, places: Int64s) -> None:
+        """Apply heartbeats that are `ordinary`."""
+        self._arrivals.observe_arrivals(batch.partition, batch.at_ns)
+        self.agents.hear(places, batch.at_ns)
+        self.agents.set_column(Column.SEQ, places, batch.numbers("seq"))
+        self.agents.set_column(Column.HOST_DELAY_NS, places, batch.numbers("host_delay_ns"))
 
     def forget_agent(self, agent_id: str) -> None:
         """Forget an agent."""
-        self._membership_version += self._agents.pop(agent_id, None) is not None
-        self._excusable.discard(agent_id)
-        self._last_seen.forget_agent(agent_id)
+        self.agents.forget(agent_id)
         self._clear(agent_id)
 
     def remember_silent(self, agent_id: str, missed_ns: int, *, dead: bool) -> None:
@@ -365,18 +296,18 @@ class Liveness:
         dead
             Whether it was dead; if not, it is unheard, until probes of its endpoints fail.
         """
-        if agent_id not in self._agents:
-            self._membership_version += 1
-            self._agents[agent_id] = Agent(
+        agent = self.agents.get(agent_id)
+        if agent is None:
+            agent = Agent(
                 agent_id, "", missed_ns - MEMBER_NS, missed_ns, missed_ns, SECOND_NS, 0, -REORDERED
             )
-            self._last_seen.record_sign(agent_id, missed_ns, SECOND_NS)
-        if self._agents[agent_id].heard_ns <= missed_ns:
+            self.agents.put(agent)
+        if agent.heard_ns <= missed_ns:
             (self.dead if dead else self.unheard)[agent_id] = missed_ns
 
     def get(self, agent_id: str) -> Agent | None:
         """Return what is known of an agent."""
-        return self._agents.get(agent_id)
+        return self.agents.get(agent_id)
 
     def declare_dead(
         self,
@@ -442,8 +373,8 @@ class Liveness:
         self, now_ns: int, gone: frozenset[str], registered: Callable[[str], bool]
     ) -> dict[str, int]:
         """Return the silent agents that are dead or may soon be: when each was first missed."""
-        late = self._last_seen.silent_for(self._time_ns(now_ns), MAYBE_INTERVALS)
-        agents = [self._agents[agent_id] for agent_id in late if agent_id not in gone]
+        late = self.agents.silent_for(self._time_ns(now_ns), MAYBE_INTERVALS)
+        agents = self._known(agent_id for agent_id in late if agent_id not in gone)
         return self.dead | {
             agent.agent_id: agent.heard_ns + agent.interval_ns
             for agent in agents
@@ -455,23 +386,26 @@ class Liveness:
 
     def members(self, registered: Callable[[str], bool]) -> list[Agent]:
         """Return the agents that are part of the cluster."""
-        return [agent for agent in self._agents.values() if self._is_member(agent, registered)]
+        known = self._known(self.agents)
+        return [agent for agent in known if self._is_member(agent, registered)]
+
+    def _known(self, names: Iterable[str]) -> list[Agent]:
+        """Return what is known of agents, of those that are."""
+        return [agent for name in names if (agent := self.agents.get(name)) is not None]
 
     def forget_departed(
         self, now_ns: int, gone: frozenset[str], registered: Callable[[str], bool]
     ) -> list[str]:
         """Forget agents that left or never were members and have long been silent; return them."""
-        time_ns = self._time_ns(now_ns)
+        silent = self.agents.not_heard_since(self._time_ns(now_ns) - FORGET_NS)
         found = [
             agent.agent_id
-            for agent in self._agents.values()
-            if time_ns - agent.heard_ns > FORGET_NS
-            and (agent.leaving or agent.agent_id in gone or not self._is_member(agent, registered))
+            for agent in self._known(silent)
+            if agent.leaving or agent.agent_id in gone or not self._is_member(agent, registered)
         ]
         for agent_id in found:
             self.forget_agent(agent_id)
-        memory.shrink_tables(self)
-        self._last_seen.shrink_tables()
+        self.agents.shrink_tables()
         return found
 
     def excused(
@@ -492,7 +426,7 @@ class Liveness:
         """
         if agent_id in self.dead:
             return True
-        agent = self._agents.get(agent_id)
+        agent = self.agents.get(agent_id)
         if agent is None:
             return False
         if agent.leaving:
@@ -511,7 +445,7 @@ class Liveness:
 
         Nobody is heard while the log pauses.
         """
-        agent = None if agent_id is None else self._agents.get(agent_id)
+        agent = None if agent_id is None else self.agents.get(agent_id)
         if agent is None:
             return since_ns
         for silent_ns, back_ns in sorted((*agent.silences, *self._arrivals.pauses_ns)):
@@ -524,16 +458,16 @@ class Liveness:
 
     def excusable(self) -> set[str]:
         """Return the agents that anomalies may be attributed to."""
-        return self._excusable | self.dead.keys()
+        return self.agents.excusable | self.dead.keys()
 
     def any_silent(self, now_ns: int) -> bool:
         """Return whether any agent has been silent for so long that it may be dead."""
-        self._usual_ns = self._last_seen.usual_interval_ns
+        self._usual_ns = self.agents.usual_interval_ns
         return bool(self._silent(now_ns))
 
     def returned_ns(self, agent_id: str) -> int | None:
         """Return when an agent was seen again after its latest silence; None if it had none."""
-        agent = self._agents.get(agent_id)
+        agent = self.agents.get(agent_id)
         return None if agent is None or not agent.silences else agent.silences[-1][1]
 
     def uninformative(self, agents: tuple[Mapping[str, int], ...], now_ns: int) -> set[str]:
@@ -545,21 +479,21 @@ class Liveness:
             Mappings whose keys are the agents in question; keys are only ever added.
         """
         found = {*self._unknown_agents(agents), *self.dead}
-        found.update(self._last_seen.silent_for(self._time_ns(now_ns), LATE_INTERVALS))
-        return found | {a for a in self._excusable if self._agents[a].leaving}
+        found.update(self.agents.silent_for(self._time_ns(now_ns), LATE_INTERVALS))
+        return found.union(filter(self.agents.is_leaving, self.agents.excusable))
 
     def _unknown_agents(self, agents: tuple[Mapping[str, int], ...]) -> set[str]:
         """Return the agents that never sent a heartbeat; cached while no agent comes or goes."""
-        counts = (self._membership_version, *map(len, agents))
+        counts = (self.agents.version, *map(len, agents))
         known, before, found = self._unknown
         if counts != before or any(a is not b for a, b in zip(agents, known, strict=True)):
-            found = {a for some in agents for a in some if a not in self._agents}
+            found = {a for some in agents for a in some if a not in self.agents}
             self._unknown = agents, counts, found
         return found
 
     def seen_recently(self, agent_id: str, now_ns: int) -> bool:
         """Return whether an agent was seen so recently that it is certainly not dead."""
-        agent = self._agents.get(agent_id)
+        agent = self.agents.get(agent_id)
         return (
             agent is not None
             and not agent.leaving
@@ -572,28 +506,27 @@ class Liveness:
 
         True for an agent that never sent one: there is nothing to wait for.
         """
-        agent = self._agents.get(agent_id)
-        return agent is None or agent.heard_ns > onset_ns + ONSET_SLACK_NS
+        heard_ns = self.agents.number(agent_id, Column.HEARD_NS)
+        return heard_ns is None or heard_ns > onset_ns + ONSET_SLACK_NS
 
     def lived_ns(self, agent_id: str, onset_ns: int) -> int | None:
         """Return when a heartbeat showed first that an agent lived after something began.
 
         None if none did, or none of the last seconds: `LastSeen.first_after`.
         """
-        if agent_id not in self._agents:
+        if agent_id not in self.agents:
             return None
-        return self._last_seen.first_after(agent_id, onset_ns + ONSET_SLACK_NS)
+        return self.agents.first_after(agent_id, onset_ns + ONSET_SLACK_NS)
 
     def busy(self, agent_id: str, bound_ns: int) -> bool:
         """Return whether the agent's own delay was recently above a bound."""
-        agent = self._agents.get(agent_id)
-        delay_ns = None if agent is None else agent.host_delay_ns
+        delay_ns = self.agents.number(agent_id, Column.HOST_DELAY_NS)
         return delay_ns is not None and delay_ns > bound_ns
 
     def _silent(self, now_ns: int) -> list[Agent]:
         """Return the agents that may be dead and are not declared so yet."""
-        late = self._last_seen.silent_for(self._time_ns(now_ns), SILENT_INTERVALS)
-        agents = [self._agents[agent_id] for agent_id in late if agent_id not in self.dead]
+        late = self.agents.silent_for(self._time_ns(now_ns), SILENT_INTERVALS)
+        agents = self._known(agent_id for agent_id in late if agent_id not in self.dead)
         return [agent for agent in agents if not agent.leaving]
 
     def _silence(self, agent: Agent, now_ns: int) -> float:
@@ -608,3 +541,8 @@ class Liveness:
     def _is_member(agent: Agent, registered: Callable[[str], bool]) -> bool:
         """Return whether an agent is part of the cluster, not just a name in some heartbeats."""
         return agent.heard_ns - agent.first_ns >= MEMBER_NS or registered(agent.agent_id)
+
+
+def bounded_interval_ns(interval_ns: int) -> int:
+    """Return an interval of heartbeats within what is believed."""
+    return min(max(interval_ns, MIN_INTERVAL_NS), MAX_INTERVAL_NS)

@@ -38,9 +38,12 @@ class Reachability:
     def of_agent(self, agent_id: str, now_ns: int) -> Reach:
         """Return how others reach an agent's endpoints; probers that are silent do not count."""
         index, probed, failing = self._index.refresh(), 0, 0
+        recent: dict[str, bool] = {agent_id: False}
         for place in index.rows_with(index.responders.get(agent_id, NOTHING)).tolist():
             key, prober = index.key(place), index.prober(place)
-            if prober != agent_id and self._liveness.seen_recently(prober, now_ns):
+            if prober not in recent:
+                recent[prober] = self._liveness.seen_recently(prober, now_ns)
+            if recent[prober]:
                 probed += 1
                 failing += any(
                     ANOMALY_FAMILY[kind] is AnomalyFamily.LOSS for kind in self._anomalies.open(key)

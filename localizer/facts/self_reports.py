@@ -3,9 +3,15 @@
 Times are arrivals in the log, nanoseconds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
+from localizer.facts.agents import AgentTable, Column
+from localizer.facts.heartbeats import HeartbeatBatch
+from schemas.columns.arrays import Bools, Int64s
+from schemas.columns.interpreter import NULL
 from schemas.enums import ProbingState
 from schemas.records import Heartbeat
 from schemas.units import SECOND_NS
@@ -18,6 +24,13 @@ DISPLACED_INTERVALS: Final = 3
 CLOCK_OFF_NS: Final = SECOND_NS
 CLOCK_RIGHT_NS: Final = SECOND_NS // 2
 STOPPED: Final = frozenset({ProbingState.EMPTY_LIST, ProbingState.NO_LIST})
+_PROBING: Final = list(ProbingState)
+# What is kept of each heartbeat in the table.
+_FIELDS: Final = {
+    Column.PROBING: "probing",
+    Column.CLOCK_OFFSET_NS: "clock_offset_ns",
+    Column.FLOWS_ACTIVE: "flows_active",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +81,11 @@ class SelfReport:
         """Whether it says that anything is not as it should be."""
         return (self.stopped_ns, self.refused_ns, self.clock_ns) != (None, None, None)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it says nothing but numbers, and that all is as it should be."""
+        return not self.is_notable and self.reason is None and self.refusal is None
+
 
 BLANK: Final = SelfReport(
     probing=ProbingState.UNKNOWN, reason=None, stopped_ns=None, refusal=None, refused_ns=None,
@@ -78,6 +96,11 @@ BLANK: Final = SelfReport(
 class SelfReports:
     """The latest reports of all agents.
 
+    Parameters
+    ----------
+    agents
+        Those that are known; it takes their numbers.
+
     Attributes
     ----------
     displaced
@@ -86,9 +109,11 @@ class SelfReports:
         Agents with a report that says that something is wrong.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, agents: AgentTable) -> None:
         self.displaced: dict[str, Displaced] = {}
         self.notable: set[str] = set()
+        # What is plain stands in the table alone.
+        self._agents = agents
         self._reports: dict[str, SelfReport] = {}
 
     @property
@@ -109,7 +134,7 @@ class SelfReports:
 
     def observe_heartbeat(self, beat: Heartbeat, arrived_ns: int) -> None:
         """Apply the heartbeat of an agent that is known to be alive."""
-        before = self._reports.get(beat.agent_id, BLANK)
+        before = self.get(beat.agent_id)
         stopped, refused = beat.probing in STOPPED, beat.list_refusal is not None
         bound_ns = CLOCK_OFF_NS if before.clock_ns is None else CLOCK_RIGHT_NS
         offset_ns, error_ns = beat.clock_offset_ns, beat.clock_error_ns or 0
@@ -124,16 +149,62 @@ class SelfReports:
             clock_ns=_since(before.clock_ns, arrived_ns, now=off),
             flows_active=beat.flows_active,
         )
-        if found != before:
+        self._agents.say(
+            beat.agent_id,
+            {
+                Column.PROBING: _PROBING.index(found.probing),
+                Column.CLOCK_OFFSET_NS: found.offset_ns,
+                Column.FLOWS_ACTIVE: found.flows_active,
+            },
+        )
+        if found.is_plain:
+            self._reports.pop(beat.agent_id, None)
+        elif found != before:
             self._reports[beat.agent_id] = found
         if found.is_notable:
             self.notable.add(beat.agent_id)
         else:
             self.notable.discard(beat.agent_id)
 
+    def ordinary(self, batch: HeartbeatBatch, places: Int64s) -> Bools:
+        """Return which heartbeats are as plain as what their agents said before.
+
+        `observe_batch` applies them.
+
+        Parameters
+        ----------
+        places
+            Of the agents, `AgentTable.places`; an agent that is not known has any.
+        """
+        offset_ns, error_ns = batch.numbers("clock_offset_ns"), batch.numbers("clock_error_ns")
+        off_ns = np.abs(np.where(offset_ns == NULL, 0, offset_ns))
+        found: Bools = off_ns - np.where(error_ns == NULL, 0, error_ns) <= CLOCK_OFF_NS
+        found |= offset_ns == NULL
+        for state in STOPPED:
+            found &= batch.numbers("probing") != _PROBING.index(state)
+        if self._reports:
+            found &= ~np.isin(places, self._agents.places(self._reports))
+        return found
+
+    def observe_batch(self, batch: HeartbeatBatch, places: Int64s) -> None:
+        """Apply heartbeats that are `ordinary`."""
+        for column, name in _FIELDS.items():
+            self._agents.set_column(column, places, batch.numbers(name))
+
     def get(self, agent_id: str) -> SelfReport:
         """Return an agent's report; a blank one if there is none."""
-        return self._reports.get(agent_id, BLANK)
+        agents, found = self._agents, self._reports.get(agent_id)
+        if found is not None:
+            return found
+        probing = agents.number(agent_id, Column.PROBING)
+        if probing is None:
+            return BLANK
+        return replace(
+            BLANK,
+            probing=_PROBING[probing],
+            offset_ns=agents.number(agent_id, Column.CLOCK_OFFSET_NS),
+            flows_active=agents.number(agent_id, Column.FLOWS_ACTIVE),
+        )
 
     def forget_agent(self, agent_id: str) -> None:
         """Forget what an agent said."""
@@ -148,7 +219,7 @@ class SelfReports:
 
     def flows_active(self) -> dict[str, int]:
         """Return how many 5-tuples each agent says that it probes."""
-        return {a: r.flows_active for a, r in self._reports.items() if r.flows_active is not None}
+        return self._agents.numbers(Column.FLOWS_ACTIVE)
 
 
 def _since(before_ns: int | None, arrived_ns: int, *, now: bool) -> int | None:

@@ -6,18 +6,21 @@ where no mark comes for long, the oldest heartbeats and traces go, of all agents
 is a log that paused, and a pause makes no agent dead (`localizer.facts.liveness`).
 """
 
-import heapq
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
 from operator import itemgetter
 from typing import Final, TypeVar
 
 import numpy as np
 
 from localizer.config import CoreConfig
+from localizer.facts import heartbeats
+from localizer.facts.batch_queue import BatchQueue
+from localizer.facts.heartbeats import HeartbeatBatch
 from localizer.facts.inputs import Event, Order, Sources
+from localizer.network import trace_batches
 from localizer.network.paths import MAX_STRANGERS
-from localizer.network.trace_batches import TraceBatch, joined
+from localizer.network.trace_batches import TraceBatch
 from localizer.network.traces import FlowTrace
 from schemas import topics
 from schemas.columns.arrays import Int64s
@@ -50,11 +53,8 @@ class WaitingEvents:
         # Sorted in reverse, and not sorted in yet.
         self._sorted: list[tuple[Order, Event]] = []
         self._unsorted: list[tuple[Order, Event]] = []
-        # Traces as columns: when the first of each batch is due, a number that is the batch's own,
-        # and the batch, in order.
-        self._batches: list[tuple[int, int, TraceBatch]] = []
-        self._numbered = 0
-        self._in_batches = 0
+        self._traces = BatchQueue[TraceBatch](trace_batches.joined)
+        self._heartbeats = BatchQueue[HeartbeatBatch](heartbeats.joined)
         # Unknown agents and 5-tuples of waiting records, and endpoints of waiting registrations.
         self._agents: Counter[str] = Counter()
         self._flows: Counter[FlowId] = Counter()
@@ -64,7 +64,7 @@ class WaitingEvents:
         self._drop_at = config.max_waiting
 
     def __len__(self) -> int:
-        return len(self._sorted) + len(self._unsorted) + self._in_batches
+        return len(self._sorted) + len(self._unsorted) + len(self._traces) + len(self._heartbeats)
 
     def add_event(self, event: Event) -> None:
         """Let an event wait, unless it is beyond the bounds."""
@@ -74,35 +74,35 @@ class WaitingEvents:
         if len(self) > self._drop_at:
             self._drop_oldest()
 
-    def add_batch(self, batch: TraceBatch) -> None:
+    def add_traces(self, batch: TraceBatch) -> None:
         """Let traces wait; of ends that nobody registered each as an event of its own."""
         plain = batch.between([self._is_registered(end) for end in batch.ends])
         plain &= batch.at_ns > self._dropped_ns
-        if not plain.all():
-            for event in _events(batch, np.flatnonzero(~plain)):
-                self.add_event(event)
-        self._keep_batch(batch.where(plain).in_order())
+        self._add_events(_trace_events(batch, np.flatnonzero(~plain)))
+        self._traces.add(batch.where(plain))
         if len(self) > self._drop_at:
             self._drop_oldest()
 
-    def _keep_batch(self, batch: TraceBatch) -> None:
-        if len(batch):
-            self._numbered += 1
-            self._in_batches += len(batch)
-            heapq.heappush(self._batches, (int(batch.at_ns[0]), self._numbered, batch))
+    def add_heartbeats(self, batch: HeartbeatBatch) -> None:
+        """Let heartbeats wait; of agents that nobody knows each as an event of its own."""
+        plain = np.array([self._is_known(name) for name in batch.agents], np.bool_)
+        plain &= batch.at_ns > self._dropped_ns
+        self._add_events(_heartbeat_events(batch, np.flatnonzero(~plain)))
+        self._heartbeats.add(batch if plain.all() else batch.select(np.flatnonzero(plain)))
+        if len(self) > self._drop_at:
+            self._drop_oldest()
 
-    def pop_batch(self, now_ns: int) -> TraceBatch | None:
+    def _add_events(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.add_event(event)
+
+    def pop_traces(self, now_ns: int) -> TraceBatch | None:
         """Return the traces of batches that are due by then, in order; None: there are none."""
-        due: list[TraceBatch] = []
-        while self._batches and self._batches[0][0] <= now_ns:
-            _, _, batch = heapq.heappop(self._batches)
-            self._in_batches -= len(batch)
-            count = int(np.searchsorted(batch.at_ns, now_ns, side="right"))
-            if count < len(batch):
-                self._keep_batch(batch.select(np.arange(count, len(batch))))
-                batch = batch.select(np.arange(count))
-            due.append(batch)
-        return joined(due).in_order() if due else None
+        return self._traces.pop_due(now_ns)
+
+    def pop_heartbeats(self, now_ns: int) -> HeartbeatBatch | None:
+        """Return the heartbeats of batches that are due by then, in order; None: none is."""
+        return self._heartbeats.pop_due(now_ns)
 
     def sort(self) -> None:
         """Sort in what came since the last call."""
@@ -115,9 +115,9 @@ class WaitingEvents:
     @property
     def next_ns(self) -> int | None:
         """When the first of the sorted events, or of the batches, is due; None: there is none."""
-        times = [at_ns for at_ns, *_ in self._batches[:1]]
+        times = [self._traces.next_ns, self._heartbeats.next_ns]
         times += [order[0] for order, _ in self._sorted[-1:]]
-        return min(times, default=None)
+        return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
     def pop_due(self, now_ns: int) -> Event | None:
         """Return the next of the sorted events that are due by then; None: there is none."""
@@ -130,16 +130,15 @@ class WaitingEvents:
 
     def _admits(self, event: Event) -> bool:
         """Return whether an event may wait, and count the names in it, or that it may not."""
-        record, liveness, paths = event.record, self._sources.liveness, self._sources.paths
+        record, paths = event.record, self._sources.paths
         match record:
             case Heartbeat() | FlowTrace() if event.at_ns <= self._dropped_ns:
                 self.dropped += 1
                 return False
             case Heartbeat():
-                name = record.agent_id
-                if liveness.get(name) is None and not self._sources.roster.is_registered(name):
-                    admitted = _count(self._agents, name, self._max_agents)
-                    liveness.refused += not admitted
+                if not self._is_known(record.agent_id):
+                    admitted = _count(self._agents, record.agent_id, self._max_agents)
+                    self._sources.liveness.refused += not admitted
                     return admitted
             case FlowTrace():
                 src, dst, _ = record.key
@@ -152,6 +151,11 @@ class WaitingEvents:
             case Task():
                 self._announced.update(member.endpoint_id for member in record.endpoints)
         return True
+
+    def _is_known(self, agent_id: str) -> bool:
+        """Return whether an agent was heard or has a registered endpoint or a ping list."""
+        sources = self._sources
+        return agent_id in sources.liveness.agents or sources.roster.is_registered(agent_id)
 
     def _is_registered(self, endpoint_id: str) -> bool:
         """Return whether an endpoint is registered, or will be when its record is applied."""
@@ -175,10 +179,10 @@ class WaitingEvents:
 
     def _drop_oldest(self) -> None:
         """Drop the oldest heartbeats and traces."""
-        for _, _, batch in self._batches:
-            events = _events(batch, np.arange(len(batch)))
-            self._unsorted += [(event.order, event) for event in events]
-        self._batches, self._in_batches = [], 0
+        for traces in self._traces.pop_all():
+            self._unsorted += _ordered(_trace_events(traces, np.arange(len(traces))))
+        for beats in self._heartbeats.pop_all():
+            self._unsorted += _ordered(_heartbeat_events(beats, np.arange(len(beats))))
         self.sort()
         excess = len(self) - round((1 - ROOM_SHARE) * self._max_waiting)
         kept: list[tuple[Order, Event]] = []
@@ -196,7 +200,25 @@ class WaitingEvents:
         self._drop_at = max(self._max_waiting, len(self) + round(ROOM_SHARE * self._max_waiting))
 
 
-def _events(batch: TraceBatch, rows: Int64s) -> list[Event]:
+def _ordered(events: Iterable[Event]) -> Iterator[tuple[Order, Event]]:
+    return ((event.order, event) for event in events)
+
+
+def _heartbeat_events(batch: HeartbeatBatch, rows: Int64s) -> list[Event]:
+    """Return some of the heartbeats of a batch as events."""
+    return [
+        Event(at_ns, topics.HEARTBEAT.name, beat.agent_id, partition, offset, beat)
+        for beat, at_ns, partition, offset in zip(
+            batch.records(rows.tolist()),
+            batch.at_ns[rows].tolist(),
+            batch.partition[rows].tolist(),
+            batch.offset[rows].tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _trace_events(batch: TraceBatch, rows: Int64s) -> list[Event]:
     """Return some of the traces of a batch as events."""
     return [
         Event(

@@ -9,9 +9,9 @@ a collector tells of the job's ranks, whoever else there has died.
 from dataclasses import dataclass
 from typing import Final
 
+from localizer.facts.agents import Agent
 from localizer.facts.findings import LEAD_NS
 from localizer.facts.inputs import Sources
-from localizer.facts.liveness import Agent
 from schemas.enums import AnomalyFamily, Certainty, ComponentKind, HangClass
 
 # Kinds of states that an RNIC's port, or the switch port at its cable, shows without its host.

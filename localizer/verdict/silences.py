@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from localizer.facts.agents import Agent
 from localizer.facts.inputs import Sources
-from localizer.facts.liveness import Agent
 from localizer.facts.reachability import Reachability
 from localizer.verdict.catalogue import KINDS
 from localizer.verdict.claims import MAX_EVIDENCE, Claim, make_claim

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from arena.detecting import Detection, PublishedAnomaly
 from arena.direct import Localization
 from localizer.config import CoreConfig
-from localizer.network.trace_reader import TraceReader
-from localizer.network.traces import FlowTrace
+from localizer.facts.heartbeats import HeartbeatReader
+from localizer.network.trace_reader import Places, TraceReader
 from ops.log.decoding import LEAST
 from ops.recording.detecting import BatchDetection, batches
 from ops.recording.hangs import hang_items, hangs_of
@@ -19,7 +20,6 @@ from ops.recording.order import between, slots
 from ops.recording.source import Item, Source
 from schemas.codec import Codec, to_datum
 from schemas.columns.arrays import Int64s
-from schemas.columns.records import RecordReader
 from schemas.enums import FaultLifecycle
 from schemas.process import memory
 from schemas.records import FaultEvent
@@ -143,13 +143,15 @@ def diagnose(
     others.append(hang_items(hangs, CODEC))
     with memory.collecting_rarely():
         for batch in batches(slots(rounds, others)):
-            read = readers.read([item for slot in batch for item in slot.others])
+            items = [item for slot in batch for item in slot.others]
+            taken = readers.take_batches(items, localizer, found)
             for slot, told in zip(batch, ahead.anomalies(batch), strict=True):
                 if stop():
                     found.stopped = True
                     return found
                 for item in slot.others:
-                    _take(item, localizer, core.cluster, found, read.get(id(item)))
+                    if id(item) not in taken:
+                        _take(item, localizer, core.cluster, found)
                 found.records[PROBE_ROUND.name] += len(slot.rounds)
                 found.results += sum(item.results for item in slot.rounds)
                 found.event_ms = slot.start_ms
@@ -174,54 +176,68 @@ class _Readers:
     """Reads many records at once of the topics that nearly all the others are of."""
 
     def __init__(self, cluster: str) -> None:
-        self._heartbeats = RecordReader(CODEC, HEARTBEAT)
+        self._heartbeats = HeartbeatReader(CODEC, cluster)
         self._traces = TraceReader(CODEC, cluster)
 
-    def read(self, items: Sequence[Item]) -> dict[int, Any]:
-        """Return by item (its id) the record, of those that could be read so."""
-        beats = [item for item in items if item.topic is HEARTBEAT and item.entry.value]
-        traces = [item for item in items if item.topic is PATH_TRACE and item.entry.value]
-        found: dict[int, Any] = {}
-        if len(beats) >= LEAST:
-            values, arrivals_ns = _messages(beats)
-            found |= zip(map(id, beats), self._heartbeats.read(values, arrivals_ns), strict=True)
-        if len(traces) >= LEAST:
-            values, arrivals_ns = _messages(traces)
-            keys = [item.entry.key or b"" for item in traces]
-            read = self._traces.read(keys, values, arrivals_ns)
-            found |= zip(map(id, traces), read, strict=True)
-        return found
+    def take_batches(
+        self, items: Sequence[Item], localizer: Localization, found: Diagnosis
+    ) -> set[int]:
+        """Let the localizer consume what are columns; return which items (their ids) they are."""
+        gone: set[int] = set()
+        own = [item for item in items if item.topic is HEARTBEAT and item.entry.value]
+        if len(own) >= LEAST:
+            beats, taken = self._heartbeats.read_batch(*_messages(own))
+            gone.update(map(id, compress(own, taken.tolist())))
+            _count(found, HEARTBEAT, int(taken.sum()))
+            if beats is not None:
+                localizer.consume_heartbeats(beats)
+        own = [item for item in items if item.topic is PATH_TRACE and item.entry.value]
+        if len(own) >= LEAST:
+            traces, taken, _ = self._traces.read_batch(*_messages(own))
+            gone.update(map(id, compress(own, taken.tolist())))
+            _count(found, PATH_TRACE, int(taken.sum()))
+            if traces is not None:
+                localizer.consume_traces(traces)
+        return gone
 
 
-def _messages(items: Sequence[Item]) -> tuple[list[bytes], Int64s]:
-    arrivals_ns = [_timestamp_ms(item) * MS_NS for item in items]
-    return [item.entry.value or b"" for item in items], np.array(arrivals_ns, np.int64)
+def _count(found: Diagnosis, topic: Topic, number: int) -> None:
+    found.records[topic.name] += number
+    found.used[topic.name] += number
+
+
+def _messages(
+    items: Sequence[Item],
+) -> tuple[list[bytes], list[bytes], Int64s, Places]:
+    arrivals_ns = np.array([_timestamp_ms(item) * MS_NS for item in items], np.int64)
+    places = Places(
+        arrivals_ns,
+        np.array([item.entry.partition for item in items], np.int64),
+        np.array([item.entry.offset for item in items], np.int64),
+    )
+    keys = [item.entry.key or b"" for item in items]
+    return keys, [item.entry.value or b"" for item in items], arrivals_ns, places
 
 
 def _timestamp_ms(item: Item) -> int:
     return item.entry.timestamp_ms or item.at_ms
 
 
-def _take(item: Item, localizer: Localization, cluster: str, found: Diagnosis, record: Any) -> None:
-    """Take a record, which may have been read already."""
+def _take(item: Item, localizer: Localization, cluster: str, found: Diagnosis) -> None:
+    """Take a record by itself."""
     topic, entry = item.topic, item.entry
     found.records[topic.name] += 1
     timestamp_ms = _timestamp_ms(item)
+    record: Any = None
     try:
         key = (entry.key or b"").decode()
-        if record is None and entry.value is not None:
+        if entry.value is not None:
             record = CODEC.decode(topic, entry.value, arrival_ns=timestamp_ms * MS_NS)
     except ValueError:
         found.refused["undecodable"] += 1
         return
     if not key:
         found.refused["undecodable"] += 1
-    elif isinstance(record, FlowTrace):
-        # Of this cluster, and under its own key.
-        found.used[topic.name] += 1
-        localizer.consume_record(
-            topic.name, key, record, timestamp_ms=timestamp_ms, partition=entry.partition
-        )
     elif record is not None and record.cluster != cluster:
         found.refused["foreign"] += 1
         found.foreign.add(record.cluster)
@@ -230,5 +246,6 @@ def _take(item: Item, localizer: Localization, cluster: str, found: Diagnosis, r
     else:
         found.used[topic.name] += record is not None
         localizer.consume_record(
-            topic.name, key, record, timestamp_ms=timestamp_ms, partition=entry.partition
-        )
+            topic.name, key, record,
+            timestamp_ms=timestamp_ms, partition=entry.partition, offset=entry.offset,
+        )  # fmt: skip

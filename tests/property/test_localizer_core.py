@@ -70,8 +70,8 @@ def test_the_order_of_feeding_changes_nothing(chance: random.Random) -> None:
 
 @settings(max_examples=8)
 @given(st.lists(st.integers(0, 22 * 10**3), max_size=12), st.randoms(use_true_random=False))
-def test_traces_in_batches_change_nothing(stops_ms: list[int], chance: random.Random) -> None:
-    """However whole traces are put into batches, and in whatever order they are fed."""
+def test_batches_change_nothing(stops_ms: list[int], chance: random.Random) -> None:
+    """However traces and heartbeats are put into batches, and in whatever order they are fed."""
     found, end, expected = history()
     core = Core(CONFIG)
     waiting = sorted(found, key=lambda event: event.at_ns, reverse=True)

@@ -137,7 +137,7 @@ def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> R
                 if event.topic != topics.PATH_TRACE.name:
                     core.feed(event)
             if batch is not None:
-                core.feed_batch(batch)
+                core.feed_traces(batch)
             said = core.advance(now_ns)
             spent_s = time.process_time() - begin_s
             # As the service does, between decisions.
@@ -177,7 +177,7 @@ def set_up(core: Core, world: World, numbered: Numbered) -> int:
     for begin in range(0, world.paths, CHUNK):
         flows = range(begin, min(begin + CHUNK, world.paths))
         traces = [numbered.event(world.trace(flow, BEGIN_NS)) for flow in flows]
-        core.feed_batch(trace_batch(traces))
+        core.feed_traces(trace_batch(traces))
         now_ns += GRID_NS
         core.advance(now_ns)
     # Heartbeats begin with a whole second.

@@ -86,7 +86,7 @@ class Intake:
             places = Places(now_ns, np.zeros_like(now_ns), self._offset + np.arange(len(raw)))
             batch, taken, kept = self._traces.read_batch(keys, raw, now_ns, places)
             if batch is not None:
-                self.core.feed_batch(batch)
+                self.core.feed_traces(batch)
             poll, found = list(compress(poll, (~taken).tolist())), list(kept)
         else:
             found = [

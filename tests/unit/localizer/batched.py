@@ -1,16 +1,17 @@
-"""Traces as the service takes them, in batches; the twins take them one by one."""
+"""Heartbeats and traces as the service takes them, in batches; twins take them one by one."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from localizer.core import Core
+from localizer.facts.heartbeats import NUMBERS, HeartbeatBatch
 from localizer.facts.inputs import Event
 from localizer.network.trace_batches import MAX_WHOLE, NO_HOP, SILENT, TraceBatch
 from localizer.network.traces import key_of
 from schemas.columns.interpreter import NULL
-from schemas.enums import TraceCause
-from schemas.records import PathTrace
+from schemas.enums import AgentState, ProbingState, TraceCause
+from schemas.records import Heartbeat, PathTrace
 from schemas.units import us_to_ns
 
 # When it takes effect, partition and offset.
@@ -60,16 +61,53 @@ def batch_of(traces: Sequence[PathTrace], places: Sequence[Place] | None = None)
     )
 
 
+def is_plain(beat: Heartbeat) -> bool:
+    """Return whether a heartbeat is one of those that may stand in a batch."""
+    words = (beat.probing_reason, beat.list_refusal, beat.displaced_by)
+    return words == (None, None, None) and beat.probing is not ProbingState.DISPLACED
+
+
+def heartbeats_of(events: Sequence[Event]) -> HeartbeatBatch:
+    """Return such heartbeats as a batch."""
+    states, probing = list(AgentState), list(ProbingState)
+
+    def number(value: object) -> int:
+        match value:
+            case None:
+                return NULL
+            case AgentState():
+                return states.index(value)
+            case ProbingState():
+                return probing.index(value)
+            case int():
+                return int(value)
+        raise TypeError(value)
+
+    beats = [event.record for event in events]
+    return HeartbeatBatch(
+        cluster=beats[0].cluster,
+        agents=[beat.agent_id for beat in beats],
+        hosts=[beat.host_id for beat in beats],
+        at_ns=np.array([event.at_ns for event in events], np.int64),
+        partition=np.array([event.partition for event in events], np.int64),
+        offset=np.array([event.offset for event in events], np.int64),
+        fields=np.array([[number(getattr(b, name)) for b in beats] for name in NUMBERS], np.int64),
+    )
+
+
 def feed_batched(core: Core, events: Sequence[Event]) -> None:
-    """Feed the events of a poll as the service does: traces in batches after all others."""
+    """Feed the events of a poll as the service does: those in batches after all others."""
     regular = [e for e in events if isinstance(e.record, PathTrace) and is_regular(e.record)]
-    gone = set(map(id, regular))
+    beats = [e for e in events if isinstance(e.record, Heartbeat) and is_plain(e.record)]
+    gone = set(map(id, regular + beats))
     for event in events:
         if id(event) not in gone:
             core.feed(event)
+    if beats:
+        core.feed_heartbeats(heartbeats_of(beats))
     if regular:
         places = [(event.at_ns, event.partition, event.offset) for event in regular]
-        core.feed_batch(batch_of([event.record for event in regular], places))
+        core.feed_traces(batch_of([event.record for event in regular], places))
 
 
 def feed_polls(core: Core, events: Sequence[Event], size: int = 500) -> None:

@@ -14,16 +14,17 @@ from localizer.network.topology import Topology
 
 def sources(topology: Topology) -> Sources:
     """Return empty sources over a topology."""
+    liveness = Liveness()
     return Sources(
         topology=topology,
         tables=FlowTables(topology),
         paths=PathBook(topology),
         roster=Roster(),
-        liveness=Liveness(),
+        liveness=liveness,
         anomalies=OpenAnomalies(),
         strays=StrayLosses(),
         weak_latencies=OpenAnomalies(),
         brief_latencies=OpenAnomalies(),
         states=StateBook(),
-        reports=SelfReports(),
+        reports=SelfReports(liveness.agents),
     )

@@ -79,7 +79,8 @@ def test_traces_are_taken_out_of_a_poll() -> None:
     poll = [(PATH_TRACE, cast(Message, Received(key, one, n))) for n, one in enumerate(raw)]
     value = CODEC.encode_datum(HEARTBEAT, beat)
     poll.insert(2, (HEARTBEAT, cast(Message, Received(str(beat["agent_id"]), value))))
-    batch, others, read = NetworkReader(CODEC, CLUSTER).read_batch(poll)
+    found = NetworkReader(CODEC, CLUSTER).read_batches(poll)
+    batch, others, read = found.traces, found.others, found.read
     assert batch is not None
     kept, uneven, broke_off = (
         flow_trace_of(CODEC.decode(PATH_TRACE, value, arrival_ns=ARRIVAL_NS)) for value in values
@@ -89,7 +90,7 @@ def test_traces_are_taken_out_of_a_poll() -> None:
     assert set(batch.partition.tolist()) == {3}
     assert set(batch.at_ns.tolist()) == {ARRIVAL_NS // MS_NS * MS_NS}
     assert others == [poll[place] for place in (1, 2, 3, 4)]
-    found = [read.get(id(message)) for _, message in others]
-    assert found == [None, None, uneven, None]
-    few = NetworkReader(CODEC, CLUSTER).read_batch(poll[: LEAST - 1])
-    assert few == (None, poll[: LEAST - 1], {})
+    kept_apart = [read.get(id(message)) for _, message in others]
+    assert kept_apart == [None, None, uneven, None]
+    few = NetworkReader(CODEC, CLUSTER).read_batches(poll[: LEAST - 1])
+    assert (few.traces, few.others, few.read) == (None, poll[: LEAST - 1], {})
