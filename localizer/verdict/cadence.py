@@ -27,7 +27,7 @@ CALM_GRID_NS: Final = 2 * SECOND_NS
 # decision by one grid step, up to the largest step: decisions take a quarter of a core, so that one
 # whose cores are shared still reads the storm's records.
 LOOKED_AT_FLOWS: Final = 256
-STORM_FLOWS: Final = 2_048
+STORM_FLOWS: Final = 1_024
 STORM_GRID_NS: Final = 16 * SECOND_NS
 
 Versions = tuple[object, ...]
