@@ -63,6 +63,19 @@ class HeartbeatBatch:
     offset: Int64s
     fields: Int64s
 
+    @classmethod
+    def of_records(cls, beats: Sequence[Heartbeat], places: Places) -> "HeartbeatBatch":
+        """Return heartbeats of a cluster that say nothing in words, one at least."""
+        return cls(
+            cluster=beats[0].cluster,
+            agents=[beat.agent_id for beat in beats],
+            hosts=[beat.host_id for beat in beats],
+            **places._asdict(),
+            fields=np.array(
+                [[_number(getattr(beat, name)) for beat in beats] for name in NUMBERS], np.int64
+            ),
+        )
+
     def __len__(self) -> int:
         return len(self.agents)
 
@@ -125,6 +138,18 @@ class HeartbeatBatch:
             yield Heartbeat(
                 cluster=self.cluster, agent_id=self.agents[row], host_id=self.hosts[row], **fields
             )
+
+
+def _number(value: AgentState | ProbingState | int | None) -> int:
+    """Return a field as it stands in a batch."""
+    match value:
+        case None:
+            return NULL
+        case AgentState():
+            return _STATES.index(value)
+        case ProbingState():
+            return _PROBING.index(value)
+    return int(value)
 
 
 def joined(batches: Sequence[HeartbeatBatch]) -> HeartbeatBatch:

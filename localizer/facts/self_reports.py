@@ -134,7 +134,8 @@ class SelfReports:
 
     def observe_heartbeat(self, beat: Heartbeat, arrived_ns: int) -> None:
         """Apply the heartbeat of an agent that is known to be alive."""
-        before = self.get(beat.agent_id)
+        # What is plain says nothing since any time.
+        before = self._reports.get(beat.agent_id, BLANK)
         stopped, refused = beat.probing in STOPPED, beat.list_refusal is not None
         bound_ns = CLOCK_OFF_NS if before.clock_ns is None else CLOCK_RIGHT_NS
         offset_ns, error_ns = beat.clock_offset_ns, beat.clock_error_ns or 0
@@ -159,7 +160,7 @@ class SelfReports:
         )
         if found.is_plain:
             self._reports.pop(beat.agent_id, None)
-        elif found != before:
+        else:
             self._reports[beat.agent_id] = found
         if found.is_notable:
             self.notable.add(beat.agent_id)

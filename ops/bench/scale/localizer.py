@@ -23,13 +23,22 @@ from ops.bench.rig import process_cost
 from ops.bench.rig.growth import Curve, call_alone, slope_figure
 from ops.bench.rig.report import Figure, Parts, Say, figure
 from ops.bench.scale.localizer_faults import Fault, Troubles, plan, spine_off
-from ops.bench.scale.localizer_world import BEGIN_NS, NAME, Numbered, World, trace_batch
+from ops.bench.scale.localizer_world import (
+    BEGIN_NS,
+    NAME,
+    Numbered,
+    World,
+    heartbeat_batch,
+    trace_batch,
+)
 from schemas import topics
 from schemas.enums import FaultLifecycle
 from schemas.process import memory
 from schemas.records import FaultEvent
 from schemas.units import SECOND_NS
 
+# What the service hands to the core as columns.
+COLUMNS: Final = frozenset({topics.HEARTBEAT.name, topics.PATH_TRACE.name})
 # Bars of the issue.
 DECISION_S: Final = 0.5
 STORM_OUT_S: Final = 2.0
@@ -131,13 +140,17 @@ def _run(world: World, faults: list[Fault], lasts_s: int, *, at_once: bool) -> R
             while quiet and quiet[-1].at_ns <= now_ns:
                 due.append(quiet.pop())
             traces = [event for event in due if event.topic == topics.PATH_TRACE.name]
-            batch = trace_batch(traces) if traces else None
+            beats = [event for event in due if event.topic == topics.HEARTBEAT.name]
+            trace_columns = trace_batch(traces) if traces else None
+            beat_columns = heartbeat_batch(beats) if beats else None
             begin_s = time.process_time()
             for event in due:
-                if event.topic != topics.PATH_TRACE.name:
+                if event.topic not in COLUMNS:
                     core.feed(event)
-            if batch is not None:
-                core.feed_traces(batch)
+            if beat_columns is not None:
+                core.feed_heartbeats(beat_columns)
+            if trace_columns is not None:
+                core.feed_traces(trace_columns)
             said = core.advance(now_ns)
             spent_s = time.process_time() - begin_s
             # As the service does, between decisions.

@@ -16,8 +16,10 @@ from arena.simulation.setup import Rec, host_endpoints, job_lists, job_task, top
 from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import NOWHERE, Fabric, FabricShape, address
 from arena.world.topology import agent_id, endpoint_id, host_id
+from localizer.facts.heartbeats import HeartbeatBatch
 from localizer.facts.inputs import Event
 from localizer.network.trace_batches import NO_HOP, SILENT, TraceBatch
+from localizer.network.trace_reader import Places
 from localizer.network.traces import flow_trace_of
 from schemas import topics
 from schemas.columns.arrays import Int64s
@@ -209,6 +211,12 @@ class Numbered:
         self._offset += 1
         record: Any = rec.record
         return Event(rec.at_ns, rec.topic, rec.key, 0, self._offset, record)
+
+
+def heartbeat_batch(events: Sequence[Event]) -> HeartbeatBatch:
+    """Return heartbeats as the service reads them of a poll."""
+    in_log = np.array([(e.at_ns, e.partition, e.offset) for e in events], np.int64)
+    return HeartbeatBatch.of_records([event.record for event in events], Places(*in_log.T))
 
 
 def trace_batch(events: Sequence[Event]) -> TraceBatch:

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from localizer.core import Core
-from localizer.facts.heartbeats import NUMBERS, HeartbeatBatch
+from localizer.facts.heartbeats import HeartbeatBatch
 from localizer.facts.inputs import Event
 from localizer.network.trace_batches import MAX_WHOLE, NO_HOP, SILENT, TraceBatch
+from localizer.network.trace_reader import Places
 from localizer.network.traces import key_of
 from schemas.columns.interpreter import NULL
-from schemas.enums import AgentState, ProbingState, TraceCause
+from schemas.enums import ProbingState, TraceCause
 from schemas.records import Heartbeat, PathTrace
 from schemas.units import us_to_ns
 
@@ -69,30 +70,8 @@ def is_plain(beat: Heartbeat) -> bool:
 
 def heartbeats_of(events: Sequence[Event]) -> HeartbeatBatch:
     """Return such heartbeats as a batch."""
-    states, probing = list(AgentState), list(ProbingState)
-
-    def number(value: object) -> int:
-        match value:
-            case None:
-                return NULL
-            case AgentState():
-                return states.index(value)
-            case ProbingState():
-                return probing.index(value)
-            case int():
-                return int(value)
-        raise TypeError(value)
-
-    beats = [event.record for event in events]
-    return HeartbeatBatch(
-        cluster=beats[0].cluster,
-        agents=[beat.agent_id for beat in beats],
-        hosts=[beat.host_id for beat in beats],
-        at_ns=np.array([event.at_ns for event in events], np.int64),
-        partition=np.array([event.partition for event in events], np.int64),
-        offset=np.array([event.offset for event in events], np.int64),
-        fields=np.array([[number(getattr(b, name)) for b in beats] for name in NUMBERS], np.int64),
-    )
+    in_log = np.array([(e.at_ns, e.partition, e.offset) for e in events], np.int64)
+    return HeartbeatBatch.of_records([event.record for event in events], Places(*in_log.T))
 
 
 def feed_batched(core: Core, events: Sequence[Event]) -> None:
