@@ -275,12 +275,14 @@ class SeenRounds:
 
     def __init__(self, horizon_ns: int) -> None:
         self.horizon_ns = horizon_ns
-        self._full: deque[Int64s] = deque()
+        # With the least and the greatest start in each: a round that comes late is looked for only
+        # where it may be.
+        self._full: deque[tuple[int, int, Int64s]] = deque()
         self.rounds = np.zeros((ROUNDS_IN_CHUNK, 5), np.int64)
         self.used = np.zeros(1, np.int64)
 
     def __len__(self) -> int:
-        return int(self.used[0]) + sum(map(len, self._full))
+        return int(self.used[0]) + len(self.rounds) * len(self._full)
 
     def seen_before(self, identity: RoundId, latest_ns: int, active_ns: int) -> bool:
         """Return whether the round was here before; remember it.
@@ -298,16 +300,19 @@ class SeenRounds:
     def make_room(self, oldest_ns: int) -> None:
         """Make room for another round; drop chunks whose rounds are all older than `oldest_ns`."""
         if self.used[0] == len(self.rounds):
-            self._full.append(self.rounds)
+            started_ns = self.rounds[:, 3]
+            self._full.append((int(started_ns.min()), int(started_ns.max()), self.rounds))
             self.rounds, self.used = np.zeros_like(self.rounds), np.zeros_like(self.used)
-        while self._full and self._full[0][-1, -1] < oldest_ns:
+        while self._full and self._full[0][2][-1, -1] < oldest_ns:
             self._full.popleft()
 
     def _holds(self, row: RoundId, oldest_ns: int) -> bool:
         wanted = np.array(row)
-        if any(_holds(full, len(full), wanted, oldest_ns) for full in self._full):
-            return True
-        return _holds(self.rounds, int(self.used[0]), wanted, oldest_ns)
+        found = any(
+            least_ns <= row[3] <= greatest_ns and _holds(full, len(full), wanted, oldest_ns)
+            for least_ns, greatest_ns, full in self._full
+        )
+        return found or _holds(self.rounds, int(self.used[0]), wanted, oldest_ns)
 
 
 @compiled

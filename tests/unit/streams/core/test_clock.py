@@ -1,5 +1,7 @@
 """Time in a partition: arrival, agents' clocks, memory of rounds."""
 
+import random
+
 import numpy as np
 import pytest
 
@@ -144,6 +146,27 @@ def test_duplicates_are_seen_within_the_horizon_and_memory_is_bounded() -> None:
         assert seen.seen_before((0, 1, known, T + known * SECOND_NS), end_ns, end_ns)
     old = (0, 1, 7, T + 7 * SECOND_NS)
     assert not seen.seen_before(old, end_ns, T + last * SECOND_NS)
+
+
+def test_rounds_that_come_late_or_twice_are_found_wherever_they_are() -> None:
+    """As by looking at all rounds that were accepted within the horizon."""
+    chance, horizon_ns = random.Random(4), 10 * SECOND_NS
+    seen, naive = SeenRounds(horizon_ns), dict[tuple[int, int, int, int], int]()
+    latest_ns = T
+    for number in range(4 * ROUNDS_IN_CHUNK):
+        active_ns = T + number * SECOND_NS // 1_000
+        # Some three chunks are younger than the horizon; clocks differ by seconds.
+        start_ns = active_ns - chance.randrange(4 * SECOND_NS)
+        row = (number % 50, 1, number, start_ns)
+        if chance.random() < 0.1 and naive:
+            row = chance.choice(list(naive)[-12_000:])
+        was_ns = naive.get(row)
+        known = was_ns is not None and was_ns >= active_ns - horizon_ns
+        if seen.seen_before(row, latest_ns, active_ns) != known:
+            raise AssertionError(number)
+        if not known:
+            naive[row] = active_ns
+        latest_ns = max(latest_ns, row[3])
 
 
 def test_numbers_of_forgotten_agents_are_given_again() -> None:
