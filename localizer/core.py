@@ -7,6 +7,7 @@ events and their times alone, not on how calls were batched.
 
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 from localizer.config import GRID_NS, CoreConfig
@@ -193,17 +194,15 @@ class Core:
 
     def _step(self, now_ns: int) -> list[FaultEvent]:
         self.steps += 1
-        beats = self._waiting.pop_heartbeats(now_ns)
-        while (event := self._waiting.pop_due(now_ns)) is not None:
+        due = self._waiting.pop_events(now_ns)
+        if (beats := self._waiting.pop_heartbeats(now_ns)) is not None:
             self._applied_ns = now_ns
-            if beats is not None and event.topic == topics.HEARTBEAT.name:
-                count = beats.count_before(event.at_ns, event.partition, event.offset)
-                self.intake.apply_heartbeats(beats.slice(0, count), now_ns)
-                beats = beats.slice(count, len(beats))
+            named = {event.key for event in due if event.topic == topics.HEARTBEAT.name}
+            if others := self.intake.apply_heartbeats(beats, named, now_ns):
+                due = sorted([*due, *others], key=attrgetter("order"))
+        for event in due:
+            self._applied_ns = now_ns
             self.intake.apply_event(event, now_ns)
-        if beats is not None:
-            self._applied_ns = now_ns
-            self.intake.apply_heartbeats(beats, now_ns)
         if (traces := self._waiting.pop_traces(now_ns)) is not None:
             self._applied_ns = now_ns
             self.intake.apply_traces(traces, now_ns)

@@ -95,7 +95,7 @@ class AgentCounts:
         self._add(np.maximum(counts - last[_OWN:, rows], 0).sum(axis=1))
         self._last[_SEQ, places[rows]] = batch.numbers("seq")[rows]
         self._last[_OWN:, places[rows]] = counts
-        for beat in batch.records(np.flatnonzero(~known).tolist()):
+        for beat in batch.records(np.flatnonzero(~known)):
             self.observe_heartbeat(beat)
 
     def _add(self, more: Int64s) -> None:

@@ -4,7 +4,7 @@ Whatever has a reason to tell, refuses a list or was displaced is a record of it
 what the shared kernel does not read (`schemas.columns.records`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.columns.arrays import Bools, Int64s
 from schemas.columns.interpreter import NULL
-from schemas.columns.records import RecordColumns, RecordReader
+from schemas.columns.records import RecordColumns, RecordReader, numbers_or_none
 from schemas.enums import AgentState, ProbingState
 from schemas.records import Heartbeat
 
@@ -97,46 +97,26 @@ class HeartbeatBatch:
             fields=self.fields[:, rows],
         )
 
-    def slice(self, begin: int, end: int) -> "HeartbeatBatch":
-        """Return the heartbeats from one to before another."""
-        if (begin, end) == (0, len(self)):
-            return self
-        return HeartbeatBatch(
-            cluster=self.cluster,
-            agents=self.agents[begin:end],
-            hosts=self.hosts[begin:end],
-            at_ns=self.at_ns[begin:end],
-            partition=self.partition[begin:end],
-            offset=self.offset[begin:end],
-            fields=self.fields[:, begin:end],
-        )
-
     def in_order(self) -> "HeartbeatBatch":
         """Return the heartbeats by effective time and place in the log."""
         order = np.lexsort((self.offset, self.partition, self.at_ns))
         return self if (np.diff(order) > 0).all() else self.select(order)
 
-    def count_before(self, at_ns: int, partition: int, offset: int) -> int:
-        """Return how many of them, in order, come before a place in time and in the log."""
-        earlier = self.at_ns < at_ns
-        before = (self.partition < partition) | (
-            (self.partition == partition) & (self.offset < offset)
-        )
-        return int((earlier | ((self.at_ns == at_ns) & before)).sum())
-
-    def records(self, rows: Sequence[int]) -> Iterator[Heartbeat]:
+    def records(self, rows: Int64s) -> Iterator[Heartbeat]:
         """Yield some of the heartbeats as records, without the texts that are not kept."""
-        for row in rows:
-            values = self.fields[:, row].tolist()
-            fields: dict[str, Any] = {
-                name: None if value == NULL else value
-                for name, value in zip(NUMBERS, values, strict=True)
-            }
-            fields["state"] = _STATES[values[_ROWS["state"]]]
-            fields["probing"] = _PROBING[values[_ROWS["probing"]]]
-            fields["broker_away"] = values[_ROWS["broker_away"]] != 0
+        columns: dict[str, Iterable[Any]] = {
+            name: numbers_or_none(column)
+            for name, column in zip(NUMBERS, self.fields[:, rows], strict=True)
+        }
+        columns["state"] = map(_STATES.__getitem__, columns["state"])
+        columns["probing"] = map(_PROBING.__getitem__, columns["probing"])
+        columns["broker_away"] = map(bool, columns["broker_away"])
+        for row, *values in zip(rows.tolist(), *columns.values(), strict=True):
             yield Heartbeat(
-                cluster=self.cluster, agent_id=self.agents[row], host_id=self.hosts[row], **fields
+                cluster=self.cluster,
+                agent_id=self.agents[row],
+                host_id=self.hosts[row],
+                **dict(zip(NUMBERS, values, strict=True)),
             )
 
 

@@ -4,7 +4,7 @@
 pass before a decision: agents die, anomalies that nobody repeats end.
 """
 
-from collections.abc import Sized
+from collections.abc import Collection, Sized
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from localizer.network.topology import Topology, TopologyError
 from localizer.network.trace_batches import TraceBatch
 from localizer.network.traces import FlowTrace, key_of
 from schemas import topics
+from schemas.columns.arrays import Int64s
 from schemas.enums import AnomalyFamily, AnomalyKind, AnomalyState, ProbingState
 from schemas.process import memory
 from schemas.records import (
@@ -154,6 +155,20 @@ class Event:
         return self.at_ns, self.topic, self.key, self.partition, self.offset
 
 
+def heartbeat_events(batch: HeartbeatBatch, rows: Int64s) -> list[Event]:
+    """Return some of the heartbeats of a batch as events."""
+    return [
+        Event(at_ns, topics.HEARTBEAT.name, beat.agent_id, partition, offset, beat)
+        for beat, at_ns, partition, offset in zip(
+            batch.records(rows),
+            batch.at_ns[rows].tolist(),
+            batch.partition[rows].tolist(),
+            batch.offset[rows].tolist(),
+            strict=True,
+        )
+    ]
+
+
 class RecordIntake:
     """Applies events to the facts.
 
@@ -194,20 +209,34 @@ class RecordIntake:
             case _:
                 self._roster(record)
 
-    def apply_heartbeats(self, batch: HeartbeatBatch, now_ns: int) -> None:
-        """Apply heartbeats at a time `now_ns`, in the order in which they stand."""
+    def apply_heartbeats(
+        self, batch: HeartbeatBatch, named: Collection[str], now_ns: int
+    ) -> list[Event]:
+        """Apply those heartbeats of a batch that may come before all events of a time `now_ns`.
+
+        They tell only that their agents live as before.
+
+        Parameters
+        ----------
+        named
+            Agents of which there are heartbeats, or their tombstones, among these events.
+
+        Returns
+        -------
+        list of Event
+            The other heartbeats.
+        """
         liveness, reports = self._sources.liveness, self._sources.reports
         places = liveness.agents.places(batch.agents)
         ordinary = liveness.ordinary(batch, places, now_ns) & reports.ordinary(batch, places)
-        begin = 0
-        for row in (*np.flatnonzero(~ordinary).tolist(), len(batch)):
-            if row > begin:
-                part = batch.slice(begin, row)
-                liveness.observe_batch(part, places[begin:row])
-                reports.observe_batch(part, places[begin:row])
-            for beat in batch.records(range(row, min(row + 1, len(batch)))):
-                self._heartbeat(beat, int(batch.at_ns[row]), int(batch.partition[row]), now_ns)
-            begin = row + 1
+        if named:
+            ordinary &= ~np.isin(places, liveness.agents.places(named))
+        rows = np.flatnonzero(ordinary)
+        if len(rows):
+            part, places = batch.select(rows), places[rows]
+            liveness.observe_batch(part, places)
+            reports.observe_batch(part, places)
+        return heartbeat_events(batch, np.flatnonzero(~ordinary))
 
     def apply_traces(self, batch: TraceBatch, now_ns: int) -> None:
         """Apply traces at a time `now_ns`."""

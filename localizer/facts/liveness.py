@@ -512,7 +512,7 @@ class Liveness:
     def lived_ns(self, agent_id: str, onset_ns: int) -> int | None:
         """Return when a heartbeat showed first that an agent lived after something began.
 
-        None if none did, or none of the last seconds: `LastSeen.first_after`.
+        None if none did, or none of the last seconds: `AgentTable.first_after`.
         """
         if agent_id not in self.agents:
             return None

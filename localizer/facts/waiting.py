@@ -17,7 +17,7 @@ from localizer.config import CoreConfig
 from localizer.facts import heartbeats
 from localizer.facts.batch_queue import BatchQueue
 from localizer.facts.heartbeats import HeartbeatBatch
-from localizer.facts.inputs import Event, Order, Sources
+from localizer.facts.inputs import Event, Order, Sources, heartbeat_events
 from localizer.network import trace_batches
 from localizer.network.paths import MAX_STRANGERS
 from localizer.network.trace_batches import TraceBatch
@@ -87,7 +87,7 @@ class WaitingEvents:
         """Let heartbeats wait; of agents that nobody knows each as an event of its own."""
         plain = np.array([self._is_known(name) for name in batch.agents], np.bool_)
         plain &= batch.at_ns > self._dropped_ns
-        self._add_events(_heartbeat_events(batch, np.flatnonzero(~plain)))
+        self._add_events(heartbeat_events(batch, np.flatnonzero(~plain)))
         self._heartbeats.add(batch if plain.all() else batch.select(np.flatnonzero(plain)))
         if len(self) > self._drop_at:
             self._drop_oldest()
@@ -119,14 +119,15 @@ class WaitingEvents:
         times += [order[0] for order, _ in self._sorted[-1:]]
         return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
-    def pop_due(self, now_ns: int) -> Event | None:
-        """Return the next of the sorted events that are due by then; None: there is none."""
+    def pop_events(self, now_ns: int) -> list[Event]:
+        """Return the sorted events that are due by then, in order."""
         self._max_strangers = MAX_STRANGERS
-        if not self._sorted or self._sorted[-1][0][0] > now_ns:
-            return None
-        _, event = self._sorted.pop()
-        self._forget_names(event)
-        return event
+        due: list[Event] = []
+        while self._sorted and self._sorted[-1][0][0] <= now_ns:
+            _, event = self._sorted.pop()
+            self._forget_names(event)
+            due.append(event)
+        return due
 
     def _admits(self, event: Event) -> bool:
         """Return whether an event may wait, and count the names in it, or that it may not."""
@@ -182,7 +183,7 @@ class WaitingEvents:
         for traces in self._traces.pop_all():
             self._unsorted += _ordered(_trace_events(traces, np.arange(len(traces))))
         for beats in self._heartbeats.pop_all():
-            self._unsorted += _ordered(_heartbeat_events(beats, np.arange(len(beats))))
+            self._unsorted += _ordered(heartbeat_events(beats, np.arange(len(beats))))
         self.sort()
         excess = len(self) - round((1 - ROOM_SHARE) * self._max_waiting)
         kept: list[tuple[Order, Event]] = []
@@ -202,20 +203,6 @@ class WaitingEvents:
 
 def _ordered(events: Iterable[Event]) -> Iterator[tuple[Order, Event]]:
     return ((event.order, event) for event in events)
-
-
-def _heartbeat_events(batch: HeartbeatBatch, rows: Int64s) -> list[Event]:
-    """Return some of the heartbeats of a batch as events."""
-    return [
-        Event(at_ns, topics.HEARTBEAT.name, beat.agent_id, partition, offset, beat)
-        for beat, at_ns, partition, offset in zip(
-            batch.records(rows.tolist()),
-            batch.at_ns[rows].tolist(),
-            batch.partition[rows].tolist(),
-            batch.offset[rows].tolist(),
-            strict=True,
-        )
-    ]
 
 
 def _trace_events(batch: TraceBatch, rows: Int64s) -> list[Event]:

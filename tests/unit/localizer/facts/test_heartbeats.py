@@ -5,9 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from localizer.config import GRID_NS, LocalizerConfig
+from localizer.core import Core
 from localizer.facts.agent_counts import AgentCounts
 from localizer.facts.heartbeats import HeartbeatReader
 from localizer.facts.inputs import Event, RecordIntake, Sources
@@ -17,14 +19,13 @@ from localizer.network.trace_reader import Places
 from schemas.codec import Codec
 from schemas.enums import AgentState, ProbingState
 from schemas.records import Heartbeat
-from schemas.topics import HEARTBEAT
+from schemas.topics import ENDPOINT, HEARTBEAT
 from schemas.units import MS_NS, SECOND_NS
-from tests.unit.localizer.batched import heartbeats_of, is_plain
-from tests.unit.localizer.made import START, heartbeat
+from tests.unit.localizer.batched import feed_batched, heartbeats_of, is_plain
+from tests.unit.localizer.made import START, endpoint, heartbeat
 from tests.unit.localizer.sources import sources
 
 CODEC = Codec()
-STEP_NS = 250 * MS_NS
 
 
 def test_columns_are_the_heartbeats_that_were_sent() -> None:
@@ -49,7 +50,11 @@ def test_columns_are_the_heartbeats_that_were_sent() -> None:
     )
     assert np.flatnonzero(taken).tolist() == [0, 5, 6]
     assert batch is not None
-    assert list(batch.records(range(3))) == [plain, away, replace(leaving, producer_version=None)]
+    assert list(batch.records(np.arange(3))) == [
+        plain,
+        away,
+        replace(leaving, producer_version=None),
+    ]
     assert batch.offset.tolist() == [0, 5, 6]
     assert batch.partition.tolist() == [0, 1, 0]
     assert batch.at_ns.tolist() == [START, START + 5, START + 6]
@@ -63,19 +68,21 @@ def values_of(beat: Heartbeat) -> bytes:
 def history(rng: random.Random) -> list[tuple[int, Event]]:
     """Return what agents send to whom something happens now and then, and when it is read.
 
-    They pause, restart, leave, move, repeat themselves, complain, and for some seconds nobody is
-    heard; a partition's clock may be behind.
+    They pause, restart, leave, move, repeat themselves, complain, go, and for some seconds nobody
+    is heard; a partition's clock may be behind. Some time stamps are coarse, so that many arrive at
+    one time.
     """
     names = [f"a{number}" for number in range(rng.randint(1, 8))]
     partition = {name: rng.randrange(3) for name in names}
     skewed = rng.choice([None, 0, 1])
+    grain_ns = rng.choice([MS_NS, 100 * MS_NS, SECOND_NS])
     last = {name: heartbeat(name, START, 0, probing=ProbingState.PROBING) for name in names}
     due_ns = {name: START + rng.randrange(SECOND_NS) for name in names}
     events: list[tuple[int, Event]] = []
     pause_ns = START + rng.randrange(5, 30) * SECOND_NS
     for offset in range(rng.randint(10, 500)):
         name = min(due_ns, key=due_ns.__getitem__)
-        at_ns, beat = due_ns[name] // MS_NS * MS_NS, last[name]
+        at_ns, beat = due_ns[name] // grain_ns * grain_ns, last[name]
         change: dict[str, Any] = {"seq": beat.seq + 1, "state": AgentState.RUNNING}
         change |= {"host_delay_ns": rng.choice([None, 5]), "flows_active": rng.choice([None, 3])}
         change |= {"clock_offset_ns": rng.choice([None, 10**6, 10**6, 2 * SECOND_NS])}
@@ -98,7 +105,8 @@ def history(rng: random.Random) -> list[tuple[int, Event]]:
         elif odd < 0.21:
             change |= {"probing": rng.choice(list(ProbingState))}
         elif odd < 0.24:
-            change |= {"list_refusal": rng.choice([None, "no"]), "probing_reason": "so"}
+            change |= {"list_refusal": rng.choice([None, "no"])}
+            change |= {"probing_reason": rng.choice([None, "so"])}
         last[name] = beat = replace(beat, **change)
         due_ns[name] = at_ns + beat.interval_ns + rng.randrange(20) * MS_NS
         due_ns[name] += rng.choice([0] * 20 + [3, 3, 6]) * SECOND_NS
@@ -110,7 +118,10 @@ def history(rng: random.Random) -> list[tuple[int, Event]]:
         if odd > 0.97:
             # Twice, or two at once.
             again = replace(beat, seq=beat.seq + rng.randrange(2), host_delay_ns=7)
+            again = replace(again, probing_reason=rng.choice([None, "so"]))
             events.append((at_ns, replace(event, offset=2 * offset + 1, record=again)))
+        elif odd > 0.96:
+            events.append((at_ns, replace(event, offset=2 * offset + 1, record=None)))
     return events
 
 
@@ -133,42 +144,37 @@ def kept(facts: Sources, names: set[str], now_ns: int) -> tuple[Any, ...]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_batch_is_applied_as_one_by_one(seed: int) -> None:
-    """Step by step, whatever the agents do, and whatever died before."""
+# Of two heartbeats of an agent at one time only one may stand in a batch.
+@example(208)
+def test_batches_are_applied_as_one_by_one(seed: int) -> None:
+    """Step by step, whatever the agents do, and whoever of them is registered."""
     chance = random.Random(seed)
-    events = history(chance)
-    ours, naive = sources(Topology()), sources(Topology())
-    intake, plain = RecordIntake(ours), RecordIntake(naive)
-    names = {event.key for _, event in events}
-    now_ns, waiting = START, events
+    waiting = history(chance)
+    names = {event.key for _, event in waiting}
+    config = LocalizerConfig().core("lab")
+    ours, naive = Core(config), Core(config)
+    for number, name in enumerate(sorted(name for name in names if chance.random() < 0.8)):
+        record = endpoint(f"e{number}", name)
+        event = Event(START - SECOND_NS, ENDPOINT.name, record.endpoint_id, 0, number, record)
+        for core in (ours, naive):
+            core.feed(event)
+    now_ns = START
     while waiting:
-        now_ns += STEP_NS
-        # What a clock that is behind has stamped is applied when it is read.
-        due = [event for at_ns, event in waiting if at_ns <= now_ns]
+        for core in (ours, naive):
+            core.advance(now_ns)
+        assert kept(ours.sources, names, now_ns) == kept(naive.sources, names, now_ns)
+        now_ns += chance.choice([1, 1, 1, 8]) * GRID_NS
+        # What a clock that is behind has stamped is read, and applied, later.
+        read = [event for at_ns, event in waiting if at_ns <= now_ns]
         waiting = [(at_ns, event) for at_ns, event in waiting if at_ns > now_ns]
-        due.sort(key=lambda e: (e.at_ns, e.partition, e.offset))
-        for event in due:
-            plain.apply_event(event, now_ns)
-        while due:
-            count = len(first_plain(due))
-            if count:
-                intake.apply_heartbeats(heartbeats_of(due[:count]), now_ns)
-            if count < len(due):
-                intake.apply_event(due[count], now_ns)
-            due = due[count + 1 :]
-        assert kept(ours, names, now_ns) == kept(naive, names, now_ns)
-        if chance.random() < 0.05:
-            for facts in (ours, naive):
-                facts.liveness.declare_dead(
-                    now_ns, frozenset(names), frozenset(), lambda _: False, lambda _: True
-                )
-        if chance.random() < 0.02:
-            gone = chance.choice(sorted(names))
-            for facts in (ours, naive):
-                facts.liveness.forget_agent(gone)
-                facts.reports.forget_agent(gone)
+        for event in read:
+            naive.feed(event)
+        while read:
+            count = chance.randint(1, 20)
+            feed_batched(ours, read[:count])
+            read = read[count:]
 
 
 def test_a_partition_that_resumes_is_noticed() -> None:
@@ -185,21 +191,12 @@ def test_a_partition_that_resumes_is_noticed() -> None:
             beat = heartbeat(name, at_ns, second, interval_ns=interval_ns)
             if second in heard_s[name]:
                 events.append(Event(at_ns, HEARTBEAT.name, name, own, second, beat))
-        intake.apply_heartbeats(heartbeats_of(events), at_ns)
+        for event in intake.apply_heartbeats(heartbeats_of(events), (), at_ns):
+            intake.apply_event(event, at_ns)
     away = facts.liveness.get("away")
     assert away is not None
     # Its partition paused for four seconds of the seven.
     assert away.silences == ()
-
-
-def first_plain(events: list[Event]) -> list[Event]:
-    """Return the first events that may stand in a batch."""
-    found: list[Event] = []
-    for event in events:
-        if not is_plain(event.record):
-            break
-        found.append(event)
-    return found
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40))
@@ -207,7 +204,7 @@ def test_counts_of_a_batch_are_those_of_each(seed: int, size: int) -> None:
     """Also of more agents than are counted, of repeated heartbeats, and of another process."""
     chance = random.Random(seed)
     counts, naive = AgentCounts(4), AgentCounts(4)
-    events = [event for _, event in history(chance) if is_plain(event.record)]
+    events = [event for _, event in history(chance) if event.record and is_plain(event.record)]
     events = [
         replace(e, record=replace(e.record, rounds_sent=chance.randrange(99))) for e in events
     ]
