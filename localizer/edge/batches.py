@@ -115,11 +115,11 @@ class NetworkReader(PollReader):
         heartbeats, traces = None, None
         gone: set[int] = set()
         read: dict[int, Any] = {}
-        own = [message for topic, message in messages if topic is topics.HEARTBEAT]
+        own = _timed(messages, topics.HEARTBEAT)
         if len(own) >= LEAST:
             heartbeats, taken = self._heartbeats.read_batch(*_with_places(own))
             gone.update(map(id, compress(own, taken.tolist())))
-        own = [message for topic, message in messages if topic is topics.PATH_TRACE]
+        own = _timed(messages, topics.PATH_TRACE)
         if len(own) >= LEAST:
             traces, taken, kept = self._traces.read_batch(*_with_places(own))
             gone.update(map(id, compress(own, taken.tolist())))
@@ -143,6 +143,12 @@ def collective_reader(codec: Codec) -> PollReader:
         operation_fold.warm()
 
     return PollReader(readers, warm)
+
+
+def _timed(messages: Sequence[tuple[Topic, Message]], wanted: Topic) -> list[Message]:
+    """Return the messages of a topic with times that a column holds."""
+    own = (message for topic, message in messages if topic is wanted)
+    return [message for message in own if arrival_of(message.timestamp()) is not None]
 
 
 def _keys(messages: Sequence[Message]) -> list[bytes]:

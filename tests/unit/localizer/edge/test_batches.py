@@ -23,6 +23,7 @@ class Received:
     own_key: str
     raw: bytes | None
     place: int = 0
+    at_ms: int = ARRIVAL_NS // MS_NS
 
     def key(self) -> str:
         """Return the key."""
@@ -42,7 +43,7 @@ class Received:
 
     def timestamp(self) -> tuple[int, int]:
         """Return the time of arrival."""
-        return 2, ARRIVAL_NS // 10**6
+        return 2, self.at_ms
 
 
 @pytest.mark.parametrize(
@@ -94,3 +95,16 @@ def test_traces_are_taken_out_of_a_poll() -> None:
     assert kept_apart == [None, None, uneven, None]
     few = NetworkReader(CODEC, CLUSTER).read_batches(poll[: LEAST - 1])
     assert (few.traces, few.others, few.read) == (None, poll[: LEAST - 1], {})
+
+
+@pytest.mark.parametrize("topic", [HEARTBEAT, PATH_TRACE], ids=lambda topic: topic.name)
+def test_a_time_that_no_column_holds_is_left_alone(topic: Topic) -> None:
+    """A writer's clock may say anything, where the broker does not set the time."""
+    datum = valid_datum(topic.name)
+    if topic is HEARTBEAT:
+        datum |= dict.fromkeys(("probing_reason", "list_refusal", "displaced_by"))
+    value, key = CODEC.encode_datum(topic, datum), str(datum[topic.key_field])
+    received = [Received(key, value, n) for n in range(LEAST + 1)]
+    received[3].at_ms = 2**60
+    poll = [(topic, cast(Message, one)) for one in received]
+    assert NetworkReader(CODEC, CLUSTER).read_batches(poll).others == [poll[3]]
