@@ -61,6 +61,9 @@ class BatchQueue(Generic[B]):
         self._wait(self._numbered, 0, batch.in_order())
 
     def _wait(self, number: int, begin: int, batch: B) -> None:
+        if len(batch) // 2 < begin < len(batch):
+            # What is due long after the others does not keep them.
+            begin, batch = 0, batch.select(np.arange(begin, len(batch)))
         if begin < len(batch):
             heapq.heappush(self._batches, (int(batch.at_ns[begin]), number, begin, batch))
 

@@ -1,6 +1,8 @@
 """Batches that wait give their records by time, whatever way they were cut."""
 
+import gc
 import random
+import weakref
 
 from localizer.facts.batch_queue import BatchQueue
 from localizer.facts.heartbeats import HeartbeatBatch, joined
@@ -52,3 +54,18 @@ def test_all_that_is_left_is_taken_out() -> None:
     left = sorted(offset for batch in queue.pop_all() for offset in batch.offset.tolist())
     assert left == list(range(5, 20))
     assert len(queue) == 0
+
+
+def test_one_that_waits_for_long_does_not_keep_the_others() -> None:
+    """A writer whose clock is ahead sends ever more of these."""
+    queue = BatchQueue[HeartbeatBatch](joined)
+    batch = heartbeats_of(
+        [*(event(number, 1) for number in range(20)), event(20, 10**6)]
+    ).in_order()
+    fields = weakref.ref(batch.fields)
+    queue.add(batch)
+    queue.pop_due(MS_NS)
+    del batch
+    gc.collect()
+    assert len(queue) == 1
+    assert fields() is None
