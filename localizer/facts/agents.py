@@ -256,7 +256,9 @@ class AgentTable:
 
     def _median_interval_ns(self) -> int:
         heard_ns, interval_ns, first_ns = self._times()
-        members = heard_ns - first_ns >= MEMBER_NS
+        # Of those that a former process told of the interval is made up.
+        heard = self._columns[Column.PARTITION, : len(self)] != NULL
+        members = heard & (heard_ns - first_ns >= MEMBER_NS)
         self._settled = bool(members.all())
         interval_ns = interval_ns[members] if members.any() else interval_ns
         return int(np.median(interval_ns)) if len(interval_ns) else SECOND_NS

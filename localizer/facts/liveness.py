@@ -106,13 +106,13 @@ class ArrivalClock:
         Those of partitions, and of a log, that do not pause at `now_ns`, after which none of them
         arrived; and none that may have been sent in a pause.
         """
-        least_ns = now_ns - PAUSE_INTERVALS * usual_ns
-        if self._newest_ns is None or self._newest_ns < least_ns:
+        pause_ns = PAUSE_INTERVALS * usual_ns
+        if self._newest_ns is None or now_ns - self._newest_ns > pause_ns:
             return np.zeros(len(partitions), np.bool_)
         paused_ns, reconnected_ns = self._pauses_ns[-1]
         found: Bools = (arrived_ns <= paused_ns) | (arrived_ns > reconnected_ns)
         for partition in np.unique(partitions).tolist():
-            if self._newest_in.get(partition, 0) < least_ns:
+            if now_ns - self._newest_in.get(partition, 0) > pause_ns:
                 found &= partitions != partition
         return found
 

@@ -1,5 +1,7 @@
 """Dead agents, and agents that only seemed so."""
 
+from dataclasses import replace
+
 from localizer.facts.liveness import Liveness
 from schemas.enums import AgentState
 from schemas.units import SECOND_NS
@@ -229,6 +231,16 @@ def test_a_death_is_remembered_over_a_restart_of_ours() -> None:
     assert liveness.excused("c", START, START + SECOND_NS)
     liveness.observe_heartbeat(heartbeat("c", START + 9 * SECOND_NS, 3), START + 9 * SECOND_NS)
     assert liveness.dead == {}
+
+
+def test_a_death_of_which_one_was_told_says_nothing_of_intervals() -> None:
+    """Its interval is not known; else a log whose agents report seldom would seem to pause."""
+    liveness = Liveness()
+    liveness.remember_silent("c", START, dead=True)
+    beat = heartbeat("a", START, 3, interval_ns=5 * SECOND_NS)
+    liveness.observe_heartbeat(beat, START)
+    liveness.observe_heartbeat(replace(beat, agent_id="b"), START)
+    assert liveness.agents.usual_interval_ns == 5 * SECOND_NS
 
 
 def test_an_excuse_lasts_while_nobody_can_clear_it() -> None:
