@@ -194,6 +194,16 @@ class Core:
 
     def _step(self, now_ns: int) -> list[FaultEvent]:
         self.steps += 1
+        self._apply_due(now_ns)
+        silent = self._apply_published(now_ns)
+        forgotten = silent and self._is_forgotten(now_ns)
+        events = self._decider.decide(now_ns, silent=silent, forgotten=forgotten)
+        if silent:
+            return events
+        faults = self.lifecycle
+        return self.hang_faults.step(events, faults.open_faults(), faults.resolved_faults(), now_ns)
+
+    def _apply_due(self, now_ns: int) -> None:
         due = self._waiting.pop_events(now_ns)
         if (beats := self._waiting.pop_heartbeats(now_ns)) is not None:
             self._applied_ns = now_ns
@@ -206,13 +216,6 @@ class Core:
         if (traces := self._waiting.pop_traces(now_ns)) is not None:
             self._applied_ns = now_ns
             self.intake.apply_traces(traces, now_ns)
-        silent = self._apply_published(now_ns)
-        forgotten = silent and self._is_forgotten(now_ns)
-        events = self._decider.decide(now_ns, silent=silent, forgotten=forgotten)
-        if silent:
-            return events
-        faults = self.lifecycle
-        return self.hang_faults.step(events, faults.open_faults(), faults.resolved_faults(), now_ns)
 
     def _is_forgotten(self, now_ns: int) -> bool:
         """Return whether a decision that was published long ago leaves nothing to remember.
