@@ -6,9 +6,8 @@ be known an `Agent` is made. All times are nanoseconds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -49,8 +48,7 @@ _NUMBERS: Final = len(Column)
 _OWN: Final = slice(Column.HEARD_NS, Column.HOST_DELAY_NS + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(NamedTuple):
     """What is known of one agent.
 
     Attributes
@@ -126,11 +124,8 @@ class AgentTable:
         ) = self._columns[_OWN, place].tolist()  # fmt: skip
         return Agent(
             agent_id, self._hosts[place], first_ns, heard_ns, sent_ns, interval_ns, incarnation,
-            seq,
-            partition=_none(partition),
-            leaving=agent_id in self._leaving,
-            host_delay_ns=_none(host_delay_ns),
-            silences=self._silences.get(agent_id, ()),
+            seq, _none(partition), agent_id in self._leaving, _none(host_delay_ns),
+            self._silences.get(agent_id, ()),
         )  # fmt: skip
 
     def number(self, agent_id: str, column: Column) -> int | None:

@@ -374,12 +374,11 @@ class Liveness:
     ) -> dict[str, int]:
         """Return the silent agents that are dead or may soon be: when each was first missed."""
         late = self.agents.silent_for(self._time_ns(now_ns), MAYBE_INTERVALS)
-        agents = self._known(agent_id for agent_id in late if agent_id not in gone)
+        agents = self._known(a for a in late if a not in gone and a not in self.dead)
         return self.dead | {
             agent.agent_id: agent.heard_ns + agent.interval_ns
             for agent in agents
-            if agent.agent_id not in self.dead
-            and not agent.leaving
+            if not agent.leaving
             and self._is_member(agent, registered)
             and self._silence(agent, now_ns) > MAYBE_INTERVALS
         }
