@@ -238,9 +238,8 @@ class AgentTable:
     def shrink_tables(self) -> None:
         """Give back the room of many agents that left."""
         memory.shrink_tables(self)
-        most = self._columns.shape[1]
-        if most > max(FIRST, 4 * len(self)):
-            self._columns = self._columns[:, : most // 2].copy()
+        if self._columns.shape[1] > max(FIRST, 4 * len(self)):
+            self._columns = self._columns[:, : max(FIRST, 2 * len(self))].copy()
 
     @property
     def usual_interval_ns(self) -> int:
