@@ -239,8 +239,8 @@ class Liveness:
     def ordinary(self, batch: HeartbeatBatch, places: Int64s, now_ns: int) -> Bools:
         """Return which heartbeats tell only that their agents live as before.
 
-        `observe_batch` applies them. No heartbeat that comes before one of them in the batch makes
-        it tell more.
+        `observe_batch` applies them, in any order, and before or after the others: no two are of
+        one agent, and none of the others begins or ends a pause that these would tell of.
 
         Parameters
         ----------
