@@ -18,6 +18,7 @@ from ops.recording.detecting import BatchDetection, batches
 from ops.recording.hangs import hang_items, hangs_of
 from ops.recording.order import between, slots
 from ops.recording.source import Item, Source
+from schemas.bounds import MAX_ARRIVAL_MS
 from schemas.codec import Codec, to_datum
 from schemas.columns.arrays import Int64s
 from schemas.enums import FaultLifecycle
@@ -184,14 +185,14 @@ class _Readers:
     ) -> set[int]:
         """Let the localizer consume what are columns; return which items (their ids) they are."""
         gone: set[int] = set()
-        own = [item for item in items if item.topic is HEARTBEAT and item.entry.value]
+        own = _of_topic(items, HEARTBEAT)
         if len(own) >= LEAST:
             beats, taken = self._heartbeats.read_batch(*_messages(own))
             gone.update(map(id, compress(own, taken.tolist())))
             _count(found, HEARTBEAT, int(taken.sum()))
             if beats is not None:
                 localizer.consume_heartbeats(beats)
-        own = [item for item in items if item.topic is PATH_TRACE and item.entry.value]
+        own = _of_topic(items, PATH_TRACE)
         if len(own) >= LEAST:
             traces, taken, _ = self._traces.read_batch(*_messages(own))
             gone.update(map(id, compress(own, taken.tolist())))
@@ -199,6 +200,12 @@ class _Readers:
             if traces is not None:
                 localizer.consume_traces(traces)
         return gone
+
+
+def _of_topic(items: Sequence[Item], topic: Topic) -> list[Item]:
+    """Return the records of a topic that may be columns: their times fit."""
+    own = (item for item in items if item.topic is topic and item.entry.value)
+    return [item for item in own if 0 <= _timestamp_ms(item) <= MAX_ARRIVAL_MS]
 
 
 def _count(found: Diagnosis, topic: Topic, number: int) -> None:

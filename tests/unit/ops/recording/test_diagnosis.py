@@ -3,7 +3,9 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+import fastavro
 import pytest
 from typer.testing import CliRunner
 
@@ -17,7 +19,7 @@ from ops.recording.diagnosis import NEEDED
 from ops.recording.export import export
 from ops.recording.writer import NotEmptyError
 from schemas.codec import to_datum
-from schemas.topics import ENDPOINT, HEARTBEAT
+from schemas.topics import ENDPOINT, HEARTBEAT, PATH_TRACE
 from tests.unit.arena.worlds import at, cluster, loss, world
 
 LINK = "link:leaf:s0-r0--spine:1"
@@ -104,6 +106,26 @@ def test_records_that_cannot_count_are_left_out_and_counted(tmp_path: Path) -> N
     assert "of another cluster: --cluster w" in result.stderr
     named = CliRunner().invoke(build(), ["diagnose", str(tmp_path / "r"), "--cluster", "w"])
     assert named.exit_code in {0, FOUND}, named.output
+
+
+def test_a_record_of_an_absurd_time_silences_nothing(recording: Path, tmp_path: Path) -> None:
+    """Whoever writes with timestamps of its own may write any; the others are judged."""
+    folder = tmp_path / "r"
+    shutil.copytree(recording, folder)
+    for topic in (HEARTBEAT, PATH_TRACE):
+        path = folder / f"{topic.name}.avro"
+        with path.open("rb") as file:
+            reader = fastavro.reader(file)
+            schema = reader.writer_schema
+            records: list[Any] = list(reader)
+        records[-1]["timestamp_ms"] = 2**60
+        records[0]["timestamp_ms"] = -(2**60)
+        with path.open("wb") as file:
+            fastavro.writer(file, schema, records)
+    result = CliRunner().invoke(build(), ["diagnose", str(folder), "--json"])
+    assert result.exit_code == FOUND, result.output
+    (verdict,) = json.loads(result.stdout)["verdicts"]
+    assert verdict["component_id"] == LINK
 
 
 def test_plain_errors(recording: Path, tmp_path: Path) -> None:
