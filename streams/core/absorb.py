@@ -36,6 +36,7 @@ from streams.core.partition_arrays import (
     SlotArrays,
 )
 from streams.core.slotting import put_result
+from streams.core.starts import is_new, note_start
 from streams.detectors.connectivity import CUT
 from streams.detectors.late_answers import LATE_NS
 from streams.detectors.recent import HOST_DELAYS, LATEST, OUTAGE_PROBES, SLOTS
@@ -170,8 +171,8 @@ def _absorb_round(
     if fields[_CLUSTER, 0] != bounds.cluster or started_us < 0 or started_us > MAX_TIME_US:
         return NOT_PLAIN
     started_ns = started_us * 1000
-    # Later than all of this agent: its identity cannot have been here before.
-    if started_ns <= agents.latest_ns[agent]:
+    # Its identity cannot have been here before.
+    if not is_new(agents.latest_ns, agents.earlier_ns, agent, started_ns):
         return NOT_PLAIN
     least, most = _span(count, items)
     if not _are_delays(count, items):
@@ -198,7 +199,7 @@ def _absorb_round(
 
     # From here on it counts.
     _note_seen(fields, started_ns, active_ns, seen)
-    agents.latest_ns[agent] = started_ns
+    note_start(agents.latest_ns, agents.earlier_ns, agent, started_ns)
     agents.reach_ns[agent] = max(agents.reach_ns[agent], started_ns + most)
     agents.heard_ns[agent] = active_ns
     if started_ns - bounds.lateness_ns >= (first_open + 1) * bounds.window_ns:

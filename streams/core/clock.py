@@ -23,6 +23,7 @@ from schemas.units import SECOND_NS
 from streams.columns.rounds import NEVER_NS
 from streams.columns.table import Column, Table
 from streams.config import PROGRESS_STEP_NS, DetectionConfig
+from streams.core.starts import EARLIER, is_new, note_start
 
 # A longer gap between rounds of a partition is an outage of the broker, or nobody probes.
 MAX_GAP_NS: Final = 10 * SECOND_NS
@@ -106,7 +107,8 @@ class AgentClocks:
     """The agents of a partition and how far each is, in columns of `table`.
 
     * `closing_ns`: how long after its end its window is closed.
-    * `latest_ns`: largest start of the agent's rounds; `reach_ns`: time of its latest probe.
+    * `latest_ns`: largest start of the agent's rounds; `earlier_ns`: the next ones, see
+      `streams.core.starts`; `reach_ns`: time of its latest probe.
     * `first_open`: index of its first open window; `opened_ns`: active time when that last changed.
     * `entry_ns`: results before this time belong to no window any more.
     * `heard_ns`: active time of its latest round.
@@ -120,6 +122,7 @@ class AgentClocks:
             {
                 "closing_ns": Column(np.int64, 0),
                 "latest_ns": Column(np.int64, NEVER_NS),
+                "earlier_ns": Column(np.int64, NEVER_NS, (EARLIER,)),
                 "reach_ns": Column(np.int64, NEVER_NS),
                 "first_open": Column(np.int64, 0),
                 "entry_ns": Column(np.int64, 0),
@@ -131,11 +134,17 @@ class AgentClocks:
         # agent is never plain: it cannot begin after `FOREVER_NS`.
         nobody = self.table.row(NOBODY)
         self.table["latest_ns"][nobody] = FOREVER_NS
+        self.table["earlier_ns"][nobody] = FOREVER_NS
         # Whether some agent's clock may have passed the end of a window that is open.
         self.closable = False
 
     def __len__(self) -> int:
         return len(self.table) - 1
+
+    def is_new(self, number: int, started_ns: int) -> bool:
+        """Return whether certainly no round of an agent began then."""
+        table = self.table
+        return is_new(table["latest_ns"], table["earlier_ns"], number, started_ns)
 
     def _numbers(self) -> Int64s:
         """Return the numbers of the agents, ascending."""
@@ -146,7 +155,7 @@ class AgentClocks:
     def observe_round(self, number: int, started_ns: int, reach_ns: int, active_ns: int) -> None:
         """Move an agent's clock on by a round."""
         table = self.table
-        table["latest_ns"][number] = max(table["latest_ns"][number], started_ns)
+        note_start(table["latest_ns"], table["earlier_ns"], number, started_ns)
         table["reach_ns"][number] = max(table["reach_ns"][number], reach_ns)
         table["heard_ns"][number] = active_ns
         self.closable = True
@@ -264,8 +273,8 @@ def _due(
 class SeenRounds:
     """Identities of the rounds of the last `horizon_ns` of active time.
 
-    Older ones are forgotten: their windows are closed by then. A round that began after all others
-    of its agent, as nearly every one does, is looked for nowhere.
+    Older ones are forgotten: their windows are closed by then. A round that is certainly new, as
+    nearly every one is, is looked for nowhere.
 
     Attributes
     ----------
@@ -284,13 +293,13 @@ class SeenRounds:
     def __len__(self) -> int:
         return int(self.used[0]) + len(self.rounds) * len(self._full)
 
-    def seen_before(self, identity: RoundId, latest_ns: int, active_ns: int) -> bool:
+    def seen_before(self, identity: RoundId, active_ns: int, *, new: bool) -> bool:
         """Return whether the round was here before; remember it.
 
-        `latest_ns` is the largest start of the agent's rounds so far.
+        `new` says that it certainly was not.
         """
         oldest_ns = active_ns - self.horizon_ns
-        if identity[3] <= latest_ns and self._holds(identity, oldest_ns):
+        if not new and self._holds(identity, oldest_ns):
             return True
         self.make_room(oldest_ns)
         self.rounds[self.used[0]] = (*identity, active_ns)

@@ -142,9 +142,9 @@ def observe_round(
     state.counts["rounds"] += 1
     clock = advance_clock(before, columns.reach_ns if arrival_ns is None else arrival_ns)
     agent = state.agents.meet(datum["agent_id"], columns.started_ns, clock)
-    latest_ns = int(state.agents.table["latest_ns"][agent])
     identity = agent, datum["incarnation"], datum["round_seq"], columns.started_ns
-    if state.seen.seen_before(identity, latest_ns, clock.active_ns):
+    new = state.agents.is_new(agent, columns.started_ns)
+    if state.seen.seen_before(identity, clock.active_ns, new=new):
         state.counts["duplicate"] += columns.count
         rows, here = state.recent.known_rows(columns.keys)
         state.windows.add_repeats(agent, rows, columns.sent_ns[here])

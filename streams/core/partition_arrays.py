@@ -110,6 +110,7 @@ class AgentArrays(NamedTuple):
     """The columns of `streams.core.clock.AgentClocks`, by the agent's number."""
 
     latest_ns: NDArray[np.int64]
+    earlier_ns: NDArray[np.int64]
     reach_ns: NDArray[np.int64]
     first_open: NDArray[np.int64]
     entry_ns: NDArray[np.int64]

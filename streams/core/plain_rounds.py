@@ -220,6 +220,7 @@ class PlainRounds:
             SeenArrays(used=seen.used, rounds=seen.rounds),
             AgentArrays(
                 latest_ns=agents.table["latest_ns"],
+                earlier_ns=agents.table["earlier_ns"],
                 reach_ns=agents.table["reach_ns"],
                 first_open=agents.table["first_open"],
                 entry_ns=agents.table["entry_ns"],

@@ -123,6 +123,23 @@ def test_nearly_all_rounds_of_a_healthy_network_are_plain() -> None:
     assert fed.counts["rounds"] == 20 * 60
 
 
+def test_rounds_that_come_behind_later_ones_of_their_agent_are_plain() -> None:
+    """Those with a lost probe wait for its timeout. What comes twice is not counted."""
+    log: list[tuple[float, Datum]] = []
+    for n in range(20):
+        for second, datum in enumerate(World(seed=n, agent=f"agent-h{n}").rounds(60)):
+            behind_s = 2.5 if (second + n) % 7 == 3 else 0.0
+            log.append((second + n / 20 + behind_s, datum))
+            if (second + n) % 14 == 3:
+                log.append((second + n / 20 + 3, datum))
+    log.sort(key=lambda pair: pair[0])
+    fed = check(DetectionConfig(), [framed(datum) for _, datum in log], [100, 500])
+    again = len(log) - 20 * 60
+    assert again > 80
+    assert fed.counts["duplicate"] >= again
+    assert fed.counts["rounds_alone"] <= 20 + 63 / 5 + 1 + again
+
+
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**32), repeat=st.sampled_from([1, 5, 12]), batch=st.integers(1, 200))
 def test_more_results_than_slots_and_values_beyond_them(seed: int, repeat: int, batch: int) -> None:

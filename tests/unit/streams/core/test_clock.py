@@ -132,27 +132,26 @@ def test_duplicates_are_seen_within_the_horizon_and_memory_is_bounded() -> None:
     """A round is known for the horizon; older ones are forgotten."""
     seen = SeenRounds(10 * SECOND_NS)
     first = (0, 1, 0, T)
-    assert not seen.seen_before(first, T - 1, T)
-    assert seen.seen_before(first, T, T + 10 * SECOND_NS)
-    assert not seen.seen_before((0, 2, 0, T), T, T)
+    assert not seen.seen_before(first, T, new=True)
+    assert seen.seen_before(first, T + 10 * SECOND_NS, new=False)
+    assert not seen.seen_before((0, 2, 0, T), T, new=False)
     last = 3 * ROUNDS_IN_CHUNK
     for second in range(1, last):
         at_ns = T + second * SECOND_NS
-        seen.seen_before((0, 1, second, at_ns), at_ns - 1, at_ns)
+        seen.seen_before((0, 1, second, at_ns), at_ns, new=True)
     assert len(seen) <= ROUNDS_IN_CHUNK + 12
     end_ns = T + (last - 1) * SECOND_NS
     for back in (0, 5, 10):
         known = last - 1 - back
-        assert seen.seen_before((0, 1, known, T + known * SECOND_NS), end_ns, end_ns)
+        assert seen.seen_before((0, 1, known, T + known * SECOND_NS), end_ns, new=False)
     old = (0, 1, 7, T + 7 * SECOND_NS)
-    assert not seen.seen_before(old, end_ns, T + last * SECOND_NS)
+    assert not seen.seen_before(old, T + last * SECOND_NS, new=False)
 
 
 def test_rounds_that_come_late_or_twice_are_found_wherever_they_are() -> None:
     """As by looking at all rounds that were accepted within the horizon."""
     chance, horizon_ns = random.Random(4), 10 * SECOND_NS
     seen, naive = SeenRounds(horizon_ns), dict[tuple[int, int, int, int], int]()
-    latest_ns = T
     for number in range(4 * ROUNDS_IN_CHUNK):
         active_ns = T + number * SECOND_NS // 1_000
         # Some three chunks are younger than the horizon; clocks differ by seconds.
@@ -162,11 +161,9 @@ def test_rounds_that_come_late_or_twice_are_found_wherever_they_are() -> None:
             row = chance.choice(list(naive)[-12_000:])
         was_ns = naive.get(row)
         known = was_ns is not None and was_ns >= active_ns - horizon_ns
-        if seen.seen_before(row, latest_ns, active_ns) != known:
-            raise AssertionError(number)
+        assert seen.seen_before(row, active_ns, new=False) == known
         if not known:
             naive[row] = active_ns
-        latest_ns = max(latest_ns, row[3])
 
 
 def test_numbers_of_forgotten_agents_are_given_again() -> None:
