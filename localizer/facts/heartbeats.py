@@ -183,10 +183,9 @@ class HeartbeatReader:
                 ],
                 np.bool_,
             )
-            rows, kept = np.arange(len(numbers)), numbers[plain]
-            if not len(kept):
+            if not plain.any():
                 continue
-            taken[kept] = True
+            taken[numbers[plain]] = True
             batch = HeartbeatBatch(
                 cluster=self._cluster,
                 agents=agents,
@@ -196,7 +195,7 @@ class HeartbeatReader:
                 offset=places.offset[numbers],
                 fields=np.array([block.numbers(name) for name in NUMBERS], np.int64),
             )
-            batches.append(batch if plain.all() else batch.select(rows[plain]))
+            batches.append(batch if plain.all() else batch.select(np.flatnonzero(plain)))
         return (joined(batches) if batches else None), taken
 
 

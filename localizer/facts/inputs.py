@@ -193,7 +193,7 @@ class RecordIntake:
             case Anomaly():
                 self._anomaly(record, event.at_ns)
             case Heartbeat():
-                self._heartbeat(record, event.at_ns, event.partition, now_ns)
+                self._heartbeat(record, event, now_ns)
             case FlowTrace():
                 agent_of, (src, dst, _) = sources.roster.agent_of, record.key
                 known = agent_of(src) is not None and agent_of(dst) is not None
@@ -262,17 +262,18 @@ class RecordIntake:
             self._sources.strays.explain(key_of(record.src, record.dst, record.flow), at_ns)
         self._sources.anomalies.apply_anomaly(record, at_ns)
 
-    def _heartbeat(self, beat: Heartbeat, at_ns: int, partition: int, now_ns: int) -> None:
+    def _heartbeat(self, beat: Heartbeat, event: Event, now_ns: int) -> None:
         liveness, reports = self._sources.liveness, self._sources.reports
         if beat.probing is ProbingState.DISPLACED:
             # Two processes of one name: this one does not speak for the agent.
             known = beat.agent_id in liveness.agents
             if known or self._sources.roster.is_registered(beat.agent_id):
-                reports.observe_displaced(beat, at_ns, bounded_interval_ns(beat.interval_ns))
+                interval_ns = bounded_interval_ns(beat.interval_ns)
+                reports.observe_displaced(beat, event.at_ns, interval_ns)
             return
-        liveness.observe_heartbeat(beat, at_ns, partition=partition, now_ns=now_ns)
+        liveness.observe_heartbeat(beat, event.at_ns, partition=event.partition, now_ns=now_ns)
         if beat.agent_id in liveness.agents:
-            reports.observe_heartbeat(beat, at_ns)
+            reports.observe_heartbeat(beat, event.at_ns)
 
     def _roster(self, record: Any) -> None:
         roster = self._sources.roster

@@ -17,6 +17,7 @@ from localizer.facts.agents import MEMBER_NS, UNKNOWN, Agent, AgentTable, Column
 from localizer.facts.heartbeats import LEAVING, HeartbeatBatch
 from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import AgentState
+from schemas.process import memory
 from schemas.records import Heartbeat
 from schemas.units import SECOND_NS
 
@@ -404,6 +405,7 @@ class Liveness:
         ]
         for agent_id in found:
             self.forget_agent(agent_id)
+        memory.shrink_tables(self)
         self.agents.shrink_tables()
         return found
 

@@ -13,6 +13,7 @@ from arena.direct import Localization
 from localizer.config import CoreConfig
 from localizer.facts.heartbeats import HeartbeatReader
 from localizer.network.trace_reader import Places, TraceReader
+from localizer.network.traces import FlowTrace
 from ops.log.decoding import LEAST
 from ops.recording.detecting import BatchDetection, batches
 from ops.recording.hangs import hang_items, hangs_of
@@ -145,14 +146,14 @@ def diagnose(
     with memory.collecting_rarely():
         for batch in batches(slots(rounds, others)):
             items = [item for slot in batch for item in slot.others]
-            taken = readers.take_batches(items, localizer, found)
+            taken, read = readers.take_batches(items, localizer, found)
             for slot, told in zip(batch, ahead.anomalies(batch), strict=True):
                 if stop():
                     found.stopped = True
                     return found
                 for item in slot.others:
                     if id(item) not in taken:
-                        _take(item, localizer, core.cluster, found)
+                        _take(item, localizer, core.cluster, found, read.get(id(item)))
                 found.records[PROBE_ROUND.name] += len(slot.rounds)
                 found.results += sum(item.results for item in slot.rounds)
                 found.event_ms = slot.start_ms
@@ -182,9 +183,18 @@ class _Readers:
 
     def take_batches(
         self, items: Sequence[Item], localizer: Localization, found: Diagnosis
-    ) -> set[int]:
-        """Let the localizer consume what are columns; return which items (their ids) they are."""
+    ) -> tuple[set[int], dict[int, FlowTrace | None]]:
+        """Let the localizer consume what are columns.
+
+        Returns
+        -------
+        gone
+            Which items (their ids) they are.
+        read
+            What is kept of traces that are not; None: to be decoded.
+        """
         gone: set[int] = set()
+        read: dict[int, FlowTrace | None] = {}
         own = _of_topic(items, HEARTBEAT)
         if len(own) >= LEAST:
             beats, taken = self._heartbeats.read_batch(*_messages(own))
@@ -194,12 +204,13 @@ class _Readers:
                 localizer.consume_heartbeats(beats)
         own = _of_topic(items, PATH_TRACE)
         if len(own) >= LEAST:
-            traces, taken, _ = self._traces.read_batch(*_messages(own))
+            traces, taken, kept = self._traces.read_batch(*_messages(own))
             gone.update(map(id, compress(own, taken.tolist())))
             _count(found, PATH_TRACE, int(taken.sum()))
+            read |= zip(map(id, compress(own, (~taken).tolist())), kept, strict=True)
             if traces is not None:
                 localizer.consume_traces(traces)
-        return gone
+        return gone, read
 
 
 def _of_topic(items: Sequence[Item], topic: Topic) -> list[Item]:
@@ -230,25 +241,33 @@ def _timestamp_ms(item: Item) -> int:
     return item.entry.timestamp_ms or item.at_ms
 
 
-def _take(item: Item, localizer: Localization, cluster: str, found: Diagnosis) -> None:
-    """Take a record by itself."""
+def _take(
+    item: Item,
+    localizer: Localization,
+    cluster: str,
+    found: Diagnosis,
+    read: FlowTrace | None,
+) -> None:
+    """Take a record by itself; `read` is what is kept of a trace that has been read already."""
     topic, entry = item.topic, item.entry
     found.records[topic.name] += 1
     timestamp_ms = _timestamp_ms(item)
-    record: Any = None
+    record: Any = read
     try:
         key = (entry.key or b"").decode()
-        if entry.value is not None:
+        if record is None and entry.value is not None:
             record = CODEC.decode(topic, entry.value, arrival_ns=timestamp_ms * MS_NS)
     except ValueError:
         found.refused["undecodable"] += 1
         return
+    # What was read is of this cluster, and under its own key.
+    unchecked = record is not None and read is None
     if not key:
         found.refused["undecodable"] += 1
-    elif record is not None and record.cluster != cluster:
+    elif unchecked and record.cluster != cluster:
         found.refused["foreign"] += 1
         found.foreign.add(record.cluster)
-    elif record is not None and getattr(record, topic.key_field) != key:
+    elif unchecked and getattr(record, topic.key_field) != key:
         found.refused["other_key"] += 1
     else:
         found.used[topic.name] += record is not None

@@ -1,7 +1,5 @@
 """What else happens while a storm goes on: another fault in it is told as if there were none."""
 
-import subprocess
-import sys
 from functools import cache
 from typing import Final
 
@@ -13,6 +11,7 @@ from localizer.facts import sampling
 from ops.lab.routing import flow_hash
 from ops.lab.shape import EndpointSpec, LabShape
 from schemas.records import FaultEvent
+from tests.hash_seeds import printed
 from tests.unit.localizer.simlab import SimLab, Way, events
 from tests.unit.localizer.test_core_restart import CONFIG, replayed, restarted
 
@@ -165,16 +164,7 @@ def test_another_process_tells_the_same_of_a_storm() -> None:
         "sampling.MOST = FEW;"
         "print(*beside_a_storm(RNIC_LINK, asymmetric=True).verdicts(), sep='\\n')"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    found = printed(code)
     assert len(found) == 1
     assert RNIC_LINK in found.pop()
 

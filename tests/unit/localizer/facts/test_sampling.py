@@ -1,13 +1,11 @@
 """A sample is of the 5-tuples alone, as many as are needed, and whole pairs."""
 
-import subprocess
-import sys
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localizer.facts.sampling import MOST, Sample, sample_of
 from schemas.ids import FlowId
+from tests.hash_seeds import printed
 
 
 def flows(count: int, each: int = 1) -> set[FlowId]:
@@ -98,14 +96,5 @@ def test_another_process_looks_at_the_same() -> None:
         "from localizer.facts.sampling import sample_of;"
         "print(sorted(taken(sample_of(flows(5_000)))))"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    found = printed(code)
     assert found == {f"{sorted(taken(sample_of(flows(5_000))))}\n"}
