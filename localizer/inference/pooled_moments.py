@@ -118,6 +118,8 @@ class UsualShares:
         # The bin of the first late one; the greatest share of each bin, None where it was a moment.
         self._first: dict[str, int] = {}
         self._greatest: dict[str, dict[int, float | None]] = {}
+        # The bin in which what is too old was forgotten last.
+        self._tidied = -1
         # What `share` has said in a bin: it looks at those before.
         self._said: tuple[int, dict[str, float | None]] = (-1, {})
 
@@ -133,6 +135,12 @@ class UsualShares:
                 bins[now_bin] = None
             else:
                 bins[now_bin] = max(before, count / max(count, places.count(component)))
+        if self._tidied != now_bin:
+            self._tidied = now_bin
+            self._tidy(places, now_bin)
+
+    def _tidy(self, places: Directions, now_bin: int) -> None:
+        """Forget old bins, and components that no 5-tuple crosses any more."""
         for component, bins in list(self._greatest.items()):
             for old in [one for one in bins if one < now_bin - USUAL_BINS]:
                 del bins[old]

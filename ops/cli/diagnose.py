@@ -9,7 +9,7 @@ import typer
 from ops.cli import options
 from ops.cli.errors import DAMAGED, FOUND, INCOMPLETE, STOPPED, USAGE, CliError
 from ops.cli.recording import event_time
-from ops.cli.recording_output import Line, open_recording
+from ops.cli.recording_output import Line, open_recording, print_damage
 
 if TYPE_CHECKING:
     from ops.recording.diagnosis import Diagnosis
@@ -47,6 +47,8 @@ def diagnose(
     """
     from localizer.config import build_config as localizer_config
     from ops.recording.container import DamageError
+    from ops.recording.detection_process import LostProcessError
+    from ops.recording.diagnosis import BESIDE_ROUNDS
     from ops.recording.diagnosis import diagnose as run
     from schemas.process.settings import read_table
     from schemas.process.signals import stop_flag
@@ -54,7 +56,7 @@ def diagnose(
 
     detection = worker_config({}, read_table(config, "worker")).detection()
     localizer = localizer_config({}, read_table(config, "localizer"))
-    source = open_recording(recording)
+    source = open_recording(recording, BESIDE_ROUNDS)
     line = Line()
     with source, stop_flag() as stop:
         try:
@@ -69,15 +71,19 @@ def diagnose(
             )
         except DamageError as error:
             raise CliError(str(error), DAMAGED) from error
+        except LostProcessError as error:
+            raise CliError(str(error)) from error
         finally:
             line.end()
+    if found.damage is not None:
+        print_damage(found.damage)
     verdicts = found.verdicts()
     if out is not None:
         _write(out, verdicts)
     _print(found, verdicts, out, as_json=as_json)
     for lack in found.lacks:
         typer.echo(f"skeletonhunter: {lack}", err=True)
-    if source.damages:
+    if source.damages or found.damage is not None:
         raise typer.Exit(DAMAGED)
     if found.stopped:
         raise typer.Exit(STOPPED)

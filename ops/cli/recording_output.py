@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ops.log.tail import Shown
+    from ops.recording.container import DamageError
     from ops.recording.manifest import Manifest
     from ops.recording.replayer import Report
     from ops.recording.source import Source
@@ -103,8 +104,13 @@ def open_recording(folder: Path, only: "Collection[Topic] | None" = None) -> "So
     except DamageError as error:
         raise CliError(str(error), DAMAGED) from error
     for damage in source.damages:
-        typer.echo(f"skeletonhunter: {damage}; what stands before it is used", err=True)
+        print_damage(damage)
     return source
+
+
+def print_damage(damage: "DamageError") -> None:
+    """Print where a file of a recording is broken."""
+    typer.echo(f"skeletonhunter: {damage}; what stands before it is used", err=True)
 
 
 def print_report(

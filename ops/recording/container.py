@@ -61,6 +61,10 @@ class DamageError(ValueError):
         self.whole = whole
         super().__init__(f"{path.name}: damaged at byte {position:,}: {reason}")
 
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        """Let it be told to another process; without the records."""
+        return type(self), (self.path, self.position, self.reason)
+
 
 class ContainerWriter:
     """Writes one file; every block reaches the disk whole, or is taken back."""
@@ -186,7 +190,7 @@ class ContainerReader:
                 raise ValueError("no sync marker after the block")
             content = payload[: span.size]
             return content if self._codec == "null" else _inflated(content)
-        except (ValueError, zlib.error) as error:
+        except (ValueError, OSError, zlib.error) as error:
             raise DamageError(self._path, span.position, _named(error)) from error
 
     def header(self) -> bytes:
@@ -252,7 +256,7 @@ class ContainerReader:
             span = BlockExtent(position, count, position + at, size)
             if span.end > self._size:
                 raise EOFError(f"the file ends {span.end - self._size:,} bytes too early")
-        except (EOFError, ValueError) as error:
+        except (EOFError, ValueError, OSError) as error:
             raise DamageError(self._path, position, _named(error)) from error
         return span
 

@@ -8,16 +8,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from arena.detecting import Detection, PublishedAnomaly
+from arena.detecting import PublishedAnomaly
 from arena.direct import Localization
 from localizer.config import CoreConfig
 from localizer.facts.heartbeats import HeartbeatReader
 from localizer.network.trace_reader import Places, TraceReader
 from localizer.network.traces import FlowTrace
 from ops.log.decoding import LEAST
-from ops.recording.detecting import BatchDetection, batches
+from ops.recording.container import DamageError
+from ops.recording.detecting import Detected, MarkedSilence, batches
+from ops.recording.detection_process import DetectionTask, detected_rounds
 from ops.recording.hangs import hang_items, hangs_of
-from ops.recording.order import between, slots
+from ops.recording.order import Slot, between, slots
+from ops.recording.rounds import RoundFile
 from ops.recording.source import Item, Source
 from schemas.bounds import MAX_ARRIVAL_MS
 from schemas.codec import Codec, to_datum
@@ -34,6 +37,7 @@ from schemas.topics import (
     PINGLIST,
     PROBE_ROUND,
     TASK,
+    TOPICS,
     TOPOLOGY,
     Topic,
 )
@@ -55,6 +59,9 @@ INPUTS: Final[tuple[Topic, ...]] = (
     PROBE_ROUND, HEARTBEAT, PATH_TRACE, ENDPOINT, TASK, PINGLIST, TOPOLOGY, OVERLAY_FLOWS,
     COMPONENT_STATE,
 )  # fmt: skip
+
+# What a source that is diagnosed needs of its recording; the rounds are read here, and once.
+BESIDE_ROUNDS: Final[tuple[Topic, ...]] = tuple(t for t in TOPICS if t is not PROBE_ROUND)
 
 Stop = Callable[[], bool]
 Progress = Callable[["Diagnosis"], None]
@@ -82,6 +89,8 @@ class Diagnosis:
     results: int = 0
     event_ms: int | None = None
     stopped: bool = False
+    # What is wrong with the file of the rounds: what stands before it was read.
+    damage: DamageError | None = None
     events: list[FaultEvent] = field(default_factory=list)
 
     @property
@@ -126,6 +135,7 @@ def diagnose(
     from_ms: int | None = None,
     to_ms: int | None = None,
     observe: Observe = _nothing,
+    processes: int = 2,
 ) -> Diagnosis:
     """Run detection and localization over a recording, second by second of its event time.
 
@@ -134,37 +144,58 @@ def diagnose(
     Records of another cluster than `core` names, and those that could not be decoded
     when they were recorded, are counted and left out. `observe` is called with what the worker
     would have published to `anomaly.v1`.
+
+    Parameters
+    ----------
+    source
+        Where all but the rounds is read. These are read from its folder, once, in the order of
+        their file.
+    processes
+        2: of a large recording, detection gets a process of its own; see `detected_rounds`.
     """
     found = Diagnosis()
-    localizer, workers = Localization(core), Detection(core.cluster, detection)
-    ahead = BatchDetection(workers, core.cluster)
+    localizer, silence = Localization(core), MarkedSilence(core.cluster)
     readers = _Readers(core.cluster)
-    rounds = [between(s, from_ms, to_ms) for s in source.rounds(CODEC)]
     others = [between(s, from_ms, to_ms) for s in source.others(CODEC, INPUTS)]
     hangs = hangs_of(source, core.cluster, CODEC, from_ms=from_ms, to_ms=to_ms)
     others.append(hang_items(hangs, CODEC))
-    with memory.collecting_rarely():
-        for batch in batches(slots(rounds, others)):
+    refused: Mapping[str, int] = {}
+    file = RoundFile.of(source.folder, source.manifest)
+    task = None
+    if file is not None:
+        task = DetectionTask(file, core.cluster, detection, from_ms, to_ms)
+    with (
+        detected_rounds(task, processes) as rounds,
+        memory.collecting_rarely(),
+    ):
+        for batch in batches(slots(rounds, others), _records):
             items = [item for slot in batch for item in slot.others]
             taken, read = readers.take_batches(items, localizer, found)
-            for slot, told in zip(batch, ahead.anomalies(batch), strict=True):
+            for slot in batch:
                 if stop():
                     found.stopped = True
                     return found
                 for item in slot.others:
                     if id(item) not in taken:
                         _take(item, localizer, core.cluster, found, read.get(id(item)))
-                found.records[PROBE_ROUND.name] += len(slot.rounds)
-                found.results += sum(item.results for item in slot.rounds)
+                if slot.rounds is not None:
+                    found.records[PROBE_ROUND.name] += slot.rounds.records
+                    found.results += slot.rounds.results
+                    refused = slot.rounds.refused
                 found.event_ms = slot.start_ms
-                _consume(told, localizer, observe)
+                _consume(silence.told(slot.start_ms, slot.rounds), localizer, observe)
                 found.events += localizer.decide()
                 progress(found)
-        _consume(ahead.finish(), localizer, observe)
+        _consume(silence.finish(), localizer, observe)
         found.events += localizer.decide()
-    found.refused.update(workers.refused)
-    found.used[PROBE_ROUND.name] = found.records[PROBE_ROUND.name] - sum(workers.refused.values())
+    found.damage = rounds.damage
+    found.refused.update(refused)
+    found.used[PROBE_ROUND.name] = found.records[PROBE_ROUND.name] - sum(refused.values())
     return found
+
+
+def _records(slot: Slot[Detected, Item]) -> int:
+    return len(slot.others) + (slot.rounds.records if slot.rounds else 0)
 
 
 def _consume(told: Sequence[PublishedAnomaly], localizer: Localization, observe: Observe) -> None:

@@ -1,51 +1,19 @@
 """One file of a recording: scanned once for its contents and their places, then read."""
 
 from array import array
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from ops.log.entry import Entry
-from ops.recording.container import BlockExtent, ContainerReader, DamageError
+from ops.recording.blocks import BlockReader, Records
+from ops.recording.container import BlockExtent, DamageError
 from ops.recording.manifest import TopicSummary
 from ops.recording.shape import shape_of
 from ops.recording.writer import count
 from schemas.topics import PROBE_ROUND, Topic
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-def ahead(
-    pool: Executor, work: Callable[[T], R], items: Iterable[T], depth: int
-) -> Iterator[tuple[T, R]]:
-    """Yield each item with what `work` returns for it, in order, up to `depth` of them begun.
-
-    What `work` or the items raise is raised in its turn, after all that stands before it.
-    """
-    source = iter(items)
-    begun: deque[tuple[T, Future[R]]] = deque()
-    trouble: Exception | None = None
-    while True:
-        while trouble is None and len(begun) < depth:
-            try:
-                item = next(source)
-            except StopIteration:
-                break
-            except Exception as error:  # noqa: BLE001 - raised in its turn
-                trouble = error
-            else:
-                begun.append((item, pool.submit(work, item)))
-        if not begun:
-            break
-        item, future = begun.popleft()
-        yield item, future.result()
-    if trouble is not None:
-        raise trouble
-
 
 if TYPE_CHECKING:
     from ops.recording.messages import MessageBlock
@@ -53,18 +21,6 @@ if TYPE_CHECKING:
 # Blocks begun at a time: of the file while it is read through, of a partition later.
 INDEX_DEPTH: Final = 4
 STREAM_DEPTH: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """The records of a block that could be read, and what was wrong with the next one.
-
-    `position` is where the block begins.
-    """
-
-    position: int
-    records: Sequence[dict[str, Any]]
-    damage: DamageError | None = None
 
 
 class IndexedFile:
@@ -101,19 +57,13 @@ class IndexedFile:
         self.counts: Counter[int] = Counter()
         self.times_ms: dict[int, array[int]] = {}
         self.path = path
-        self._pool = pool
         self._spans: dict[int, list[BlockExtent]] = {}
         # For each of these blocks, how many of the partition's records stand before it.
         self._firsts: dict[int, list[int]] = {}
-        self._reader: ContainerReader | None = None
-        self._kernels = kernels
+        self._reader: BlockReader | None = None
         try:
-            self._index()
-        except FileNotFoundError:
-            self.damage = DamageError(path, 0, "the file is missing")
-        except OSError as error:
-            # A folder in its place, say, or one that is somebody else's.
-            self.damage = DamageError(path, 0, f"cannot be read: {error.strerror}")
+            self._reader = BlockReader(topic, path, pool, kernels=kernels)
+            self._index(self._reader)
         except DamageError as damage:
             self.damage = damage
 
@@ -152,36 +102,15 @@ class IndexedFile:
             What goes before the datum of a message; only a `MessageBlock` holds messages.
         """
         if self._reader is not None:
-            work = self._reading(self._reader, header)
-            for _, part in ahead(self._pool, work, spans, STREAM_DEPTH):
+            for _, part in self._reader.read(spans, header, STREAM_DEPTH):
                 yield part
 
-    def _index(self) -> None:
-        reader = self._reader = ContainerReader(self.path, self.shape.plain)
-        self._kernels = self._kernels and reader.current
-        work = self._reading(reader, b"")
-        for span, part in ahead(self._pool, work, reader.spans(), INDEX_DEPTH):
+    def _index(self, reader: BlockReader) -> None:
+        for span, part in reader.read(reader.spans(), b"", INDEX_DEPTH):
             if isinstance(part, Records):
                 self._note(span, part)
             elif not self._note_block(span, part):
-                self._note(span, _records(reader, span, reader.content(span)))
-
-    def _reading(
-        self, reader: ContainerReader, header: bytes
-    ) -> "Callable[[BlockExtent], MessageBlock | Records]":
-        """Return what reads a block."""
-        if not self._kernels:
-            return lambda span: _records(reader, span, reader.content(span))
-        # Here, since loading the kernel takes a second.
-        from ops.recording import messages  # noqa: PLC0415
-
-        def read(span: BlockExtent) -> "MessageBlock | Records":
-            content = reader.content(span)
-            return messages.read(self.topic, content, span.count, header) or _records(
-                reader, span, content
-            )
-
-        return read
+                self._note(span, reader.records(span))
 
     def _note_block(self, span: BlockExtent, block: "MessageBlock") -> bool:
         """Note what a kernel read; False if a record is of no partition."""
@@ -241,10 +170,3 @@ class IndexedFile:
         if not spans or spans[-1] is not span:
             spans.append(span)
             self._firsts.setdefault(partition, []).append(len(self.times_ms.get(partition, ())))
-
-
-def _records(reader: ContainerReader, span: BlockExtent, content: bytes) -> Records:
-    try:
-        return Records(span.position, reader.records(span, content))
-    except DamageError as damage:
-        return Records(span.position, damage.whole, damage)

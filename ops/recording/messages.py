@@ -12,7 +12,8 @@ import numpy as np
 from ops.log.entry import Entry, Headers
 from ops.recording import message_kernel as kernel
 from ops.recording.message_plan import MAX_DEPTH, Column, Plan, make_plan
-from ops.recording.order import round_end_ms
+from ops.recording.order import MAX_LEAD_MS, round_end_ms
+from ops.recording.rounds import FiledRounds
 from ops.recording.shape import shape_of
 from schemas import avro
 from schemas.columns.arrays import Int64s
@@ -20,6 +21,8 @@ from schemas.columns.interpreter import NULL, PAD_BYTES
 from schemas.columns.plan import PlanError
 from schemas.columns.wire import WORD_BYTES
 from schemas.topics import PROBE_ROUND, Topic
+from schemas.units import MS_NS, US_PER_MS
+from streams.core.feed import LogMessage
 
 
 class Message(NamedTuple):
@@ -96,8 +99,37 @@ class MessageBlock:
             )
             end_ms = 0
             if self.rounds and at >= 0:
-                end_ms = round_end_ms(started_us, sent_ns if results else 0)
+                end_ms = round_end_ms(started_us, sent_ns if results else 0, entry.timestamp_ms)
             yield Message(entry, end_ms, results)
+
+    def filed_rounds(self) -> Iterator[FiledRounds]:
+        """Yield the rounds of each partition, in the order in which these appear."""
+        places, values = self.places, self.values
+        for partition in dict.fromkeys(places[:, Column.PARTITION].tolist()):
+            own = self._places(partition)
+            times_ms, begins = own[:, Column.TIMESTAMP_MS], own[:, Column.VALUE_AT]
+            sent_ns = np.where(own[:, Column.RESULTS] > 0, own[:, Column.SENT_NS], 0)
+            # See `round_end_ms`.
+            ends_ms = own[:, Column.STARTED_US] // US_PER_MS + sent_ns // MS_NS + 1
+            timed = (times_ms != NULL) & (times_ms != 0)
+            ends_ms[timed] = np.minimum(ends_ms[timed], times_ms[timed] + MAX_LEAD_MS)
+            yield FiledRounds(
+                partition=partition,
+                messages=[
+                    LogMessage(
+                        values[at:end] if at >= 0 else b"",
+                        offset,
+                        None if timestamp_ms == NULL else timestamp_ms,
+                    )
+                    for at, end, offset, timestamp_ms in zip(
+                        begins.tolist(), own[:, Column.VALUE_END].tolist(),
+                        own[:, Column.OFFSET].tolist(), times_ms.tolist(), strict=True,
+                    )
+                ],
+                times_ms=np.where(times_ms == NULL, 0, times_ms),
+                ends_ms=np.where(begins >= 0, ends_ms, 0),
+                results=own[:, Column.RESULTS],
+            )  # fmt: skip
 
     def _places(self, partition: int) -> Int64s:
         own = self.places[:, Column.PARTITION] == partition

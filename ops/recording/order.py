@@ -11,10 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
+from schemas.bounds import MAX_AHEAD_NS, MAX_ROUND_SPAN_NS
 from schemas.topics import Topic
 from schemas.units import MS_NS, US_PER_MS
 
 SLOT_MS: Final = 1_000
+# Workers refuse a round that ends later after its timestamp.
+MAX_LEAD_MS: Final = (MAX_AHEAD_NS + MAX_ROUND_SPAN_NS) // MS_NS
 
 
 class Timed(Protocol):
@@ -37,19 +40,33 @@ class Timed(Protocol):
 
 
 T = TypeVar("T", bound=Timed)
-R = TypeVar("R", bound=Timed)
+# What stands for the rounds of a slot: themselves, or what was made of them.
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSlot(Generic[R]):
+    """The rounds of a second of event time, at least one, or what was made of them.
+
+    `start_ms` is the slot's event time, milliseconds since the epoch; `reach_ms` is up to when
+    its rounds decide things.
+    """
+
+    start_ms: int
+    reach_ms: int
+    rounds: R
 
 
 @dataclass(frozen=True, slots=True)
 class Slot(Generic[R, T]):
-    """Records that are written together: `others`, then `rounds`.
+    """Records that are written together: `others`, then `rounds`; None: it has none.
 
     `start_ms` is the slot's event time, milliseconds since the epoch.
     """
 
     start_ms: int
     others: list[T]
-    rounds: list[R]
+    rounds: R | None
 
 
 class _Heads(Generic[T]):
@@ -83,38 +100,60 @@ class _Heads(Generic[T]):
         return taken
 
 
-def slots(
-    rounds: Iterable[Iterator[R]], others: Iterable[Iterator[T]], slot_ms: int = SLOT_MS
-) -> Iterator[Slot[R, T]]:
-    """Merge the partitions into slots.
+def round_slots(rounds: Iterable[Iterator[T]]) -> Iterator[RoundSlot[list[T]]]:
+    """Merge the partitions' rounds into slots, by event time.
 
     Parameters
     ----------
-    rounds, others
+    rounds
+        One iterator per partition, its `at_ms` never going back. Within each partition the order
+        stays.
+    """
+    heads = _Heads(rounds)
+    while (first_ms := heads.first_ms) is not None:
+        start_ms = first_ms // SLOT_MS * SLOT_MS
+        taken = heads.before(start_ms + SLOT_MS)
+        yield RoundSlot(start_ms, max(item.end_ms for item in taken), taken)
+
+
+def slots(rounds: Iterable[RoundSlot[R]], others: Iterable[Iterator[T]]) -> Iterator[Slot[R, T]]:
+    """Put the records of all other topics into the rounds' slots, and into slots of their own.
+
+    Parameters
+    ----------
+    rounds
+        By event time.
+    others
         One iterator per partition, its `at_ms` never going back.
-    slot_ms
-        Length of a slot, milliseconds of event time.
 
     Yields
     ------
     Slot
         By event time; within each partition the order is the stream's.
     """
-    round_heads, other_heads = _Heads(rounds), _Heads(others)
+    waiting = iter(rounds)
+    ahead, heads = next(waiting, None), _Heads(others)
     while True:
-        firsts = [ms for ms in (round_heads.first_ms, other_heads.first_ms) if ms is not None]
+        starts_ms = (None if ahead is None else ahead.start_ms, heads.first_ms)
+        firsts = [ms for ms in starts_ms if ms is not None]
         if not firsts:
             return
-        start_ms = min(firsts) // slot_ms * slot_ms
-        taken = round_heads.before(start_ms + slot_ms)
-        reach_ms = max((item.end_ms for item in taken), default=start_ms)
-        lead_ms = (reach_ms // slot_ms + 1) * slot_ms
-        yield Slot(start_ms, other_heads.before(lead_ms), taken)
+        start_ms = reach_ms = min(firsts) // SLOT_MS * SLOT_MS
+        own: R | None = None
+        if ahead is not None and ahead.start_ms == start_ms:
+            own, reach_ms = ahead.rounds, ahead.reach_ms
+            ahead = next(waiting, None)
+        yield Slot(start_ms, heads.before((reach_ms // SLOT_MS + 1) * SLOT_MS), own)
 
 
-def round_end_ms(started_us: int, last_sent_ns: int) -> int:
-    """Return when a round's last probe was sent (rounded up), from its start and that offset."""
-    return started_us // US_PER_MS + last_sent_ns // MS_NS + 1
+def round_end_ms(started_us: int, last_sent_ns: int, timestamp_ms: int | None) -> int:
+    """Return when a round's last probe was sent (rounded up), from its start and that offset.
+
+    By the clock of its agent. A round that says to be far later than its timestamp is refused by
+    workers, and must not let all other records go first.
+    """
+    end_ms = started_us // US_PER_MS + last_sent_ns // MS_NS + 1
+    return end_ms if not timestamp_ms else min(end_ms, timestamp_ms + MAX_LEAD_MS)
 
 
 def between(stream: Iterator[T], from_ms: int | None, to_ms: int | None) -> Iterator[T]:

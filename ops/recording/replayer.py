@@ -8,7 +8,7 @@ from typing import Final
 from ops.log.entry import Entry, Headers
 from ops.log.reading import LogReader
 from ops.log.writing import LogWriter
-from ops.recording.order import Slot, between, slots
+from ops.recording.order import Slot, between, round_slots, slots
 from ops.recording.source import Item, Source
 from ops.topics.admin import TopicAdmin
 from ops.topics.plan import FOREVER_MS, Create, Options, WantedTopic, wanted_topics
@@ -186,11 +186,11 @@ class Replayer:
             for streams in (source.rounds(codec), source.others(codec, request.topics))
         )
         pace = _Pace(request.speed)
-        for slot in slots(rounds, others):
+        for slot in slots(round_slots(rounds), others):
             if stop() or not self._wait(pace.wait_s(slot), stop):
                 report.stopped = True
                 break
-            for items in (slot.others, slot.rounds):
+            for items in (slot.others, slot.rounds or []):
                 self._write(items, report)
                 if not request.unread:
                     self._out.flush()
@@ -237,7 +237,7 @@ class _Pace:
         self._speed = speed
         self._start: tuple[float, int] | None = None
 
-    def wait_s(self, slot: Slot[Item, Item]) -> float:
+    def wait_s(self, slot: Slot[list[Item], Item]) -> float:
         if self._speed is None:
             return 0.0
         if self._start is None:

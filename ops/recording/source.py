@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple, Self
 
 from ops.log.entry import Entry
 from ops.recording import manifest as manifests
+from ops.recording.blocks import Records
 from ops.recording.container import BlockExtent, DamageError
-from ops.recording.indexed import IndexedFile, Records
+from ops.recording.indexed import IndexedFile
 from ops.recording.manifest import Manifest, TopicSummary
-from ops.recording.order import round_end_ms
+from ops.recording.rounds import end_and_results
 from schemas import avro
 from schemas.codec import Codec
 from schemas.topics import BY_NAME, PROBE_ROUND, TOPICS, Topic
@@ -20,7 +21,7 @@ from schemas.topics import BY_NAME, PROBE_ROUND, TOPICS, Topic
 # What inflates blocks and walks over them lets other threads run meanwhile.
 THREADS: Final = 2
 # In a smaller recording fastavro is done before the kernels are loaded.
-KERNELS_FROM_BYTES: Final = 4 * 2**20
+KERNELS_FROM_BYTES: Final = 2**20
 
 
 class Item(NamedTuple):
@@ -150,7 +151,7 @@ def _messages_of(
         if isinstance(part, Records):
             for datum in part.records:
                 if datum["partition"] == partition:
-                    told = _end_and_results(datum["value"]) if rounds else (0, 0)
+                    told = end_and_results(datum) if rounds else (0, 0)
                     yield _entry(file, part, datum, codec), *told
             if part.damage is not None:
                 # What was counted stands before it, unless the file is another one by now.
@@ -164,11 +165,3 @@ def _entry(file: IndexedFile, part: Records, datum: dict[str, Any], codec: Codec
         return file.shape.entry(datum, codec)
     except ValueError as error:
         raise DamageError(file.path, part.position, str(error)) from error
-
-
-def _end_and_results(value: dict[str, Any] | None) -> tuple[int, int]:
-    """Return when a round's last probe was sent (rounded up), and how many results it has."""
-    if value is None:
-        return 0, 0
-    last_ns = max((r["sent_offset_ns"] for r in value["results"]), default=0)
-    return round_end_ms(value["started_at"], last_ns), len(value["results"])

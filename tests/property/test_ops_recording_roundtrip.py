@@ -3,6 +3,7 @@
 import itertools
 import tempfile
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -13,7 +14,8 @@ from ops.log.entry import Entry
 from ops.recording import messages
 from ops.recording import source as sources
 from ops.recording.manifest import Manifest
-from ops.recording.order import Slot, slots
+from ops.recording.order import Slot, round_slots, slots
+from ops.recording.rounds import RoundFile
 from ops.recording.source import Item, Source
 from ops.recording.writer import RecordingWriter
 from schemas.codec import Codec
@@ -110,6 +112,51 @@ def test_a_recording_keeps_everything(
             assert summary.tombstones == sum(e.value is None for e in expected)
 
 
+@settings(max_examples=60)
+@given(st.lists(entry, max_size=12), st.lists(st.integers(0, 3), min_size=1, max_size=4))
+def test_rounds_in_the_order_of_their_file(entries: list[Entry], gaps: list[int]) -> None:
+    """The same messages, times and counts as partition by partition, with kernels and without."""
+    with tempfile.TemporaryDirectory() as name:
+        record(Path(name), [(PROBE_ROUND, e) for e in with_offsets(entries, gaps)], 3)
+        with Source(Path(name)) as source, ThreadPoolExecutor(1) as pool:
+            wanted = {
+                items[0].entry.partition: [
+                    (
+                        i.entry.value or b"",
+                        i.entry.offset,
+                        i.entry.timestamp_ms,
+                        i.end_ms,
+                        i.results,
+                    )
+                    for i in items
+                ]
+                for items in map(list, source.rounds(CODEC))
+            }
+            file = RoundFile.of(Path(name), source.manifest)
+            assert file is not None
+            assert file.ends == {p: own[-1][1] + 1 for p, own in wanted.items()}
+            for kernels in (False, True):
+                found = defaultdict[int, list[tuple[bytes, int, int | None, int, int]]](list)
+                for rounds in file.read(pool, kernels=kernels):
+                    columns = zip(
+                        rounds.messages, rounds.times_ms.tolist(), rounds.ends_ms.tolist(),
+                        rounds.results.tolist(), strict=True,
+                    )  # fmt: skip
+                    for (raw, offset, at_ms), time_ms, end_ms, results in columns:
+                        assert time_ms == (at_ms or 0)
+                        found[rounds.partition].append((raw, offset, at_ms, end_ms, results))
+                for own in found.values():
+                    # No round goes before an earlier one.
+                    times = itertools.accumulate((round_[2] or 0 for round_ in own), max)
+                    own[:] = [
+                        (raw, offset, at_ms, max(end_ms, time_ms), results)
+                        for (raw, offset, at_ms, end_ms, results), time_ms in zip(
+                            own, times, strict=True
+                        )
+                    ]
+                assert found == wanted
+
+
 timed = st.tuples(st.booleans(), st.integers(0, PARTITIONS - 1), st.integers(0, 8_000))
 
 
@@ -140,14 +187,14 @@ def test_slots_keep_order_and_let_others_lead(events: list[tuple[bool, int, int]
         [iter(s) for (of_rounds, _), s in streams.items() if of_rounds is wanted]
         for wanted in (True, False)
     )
-    found: list[Slot[Item, Item]] = list(slots(rounds, others))
+    found: list[Slot[list[Item], Item]] = list(slots(round_slots(rounds), others))
     written: dict[tuple[bool, int], list[Item]] = defaultdict(list)
     left = sorted(item.at_ms for place, s in streams.items() if not place[0] for item in s)
     for slot in found:
         for item in slot.others:
             written[(False, item.entry.partition)].append(item)
             left.remove(item.at_ms)
-        for item in slot.rounds:
+        for item in slot.rounds or ():
             written[(True, item.entry.partition)].append(item)
             assert not left or left[0] > item.end_ms
     assert written == streams

@@ -255,7 +255,7 @@ def replay(
     day = f"of a day of a billion results to verdicts, extrapolated from {sizes}"
     return [
         row(f"replay {day}", samples["replay"], "min", 10.0, "<="),
-        row(f"diagnose {day}", samples["diagnose"], "min", sense="<="),
+        row(f"diagnose {day}", samples["diagnose"], "min", 10.0, "<="),
         *(
             row(f"{name}: CPU of all processes but the broker, each million results", found, "s",
                 sense="<=")

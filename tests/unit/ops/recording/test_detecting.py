@@ -1,17 +1,31 @@
-"""Detection over many slots at once says, slot by slot, what detection slot by slot says."""
+"""Detection in the order of a file says, slot by slot, what detection slot by slot says."""
 
+import os
+import signal
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from multiprocessing import active_children
+from pathlib import Path
+from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arena.detecting import Detection, PublishedAnomaly, published_anomalies
-from ops.recording import detecting
-from ops.recording.detecting import BatchDetection, ReadSlot, batches
+from ops.recording import detecting, detection_process
+from ops.recording.detecting import Detected, FileDetection, MarkedSilence, batches
+from ops.recording.detection_process import (
+    DetectedRounds,
+    DetectionTask,
+    LostProcessError,
+    detected_rounds,
+)
 from ops.recording.export import export
-from ops.recording.order import SLOT_MS, Slot, slots
+from ops.recording.manifest import load
+from ops.recording.order import SLOT_MS, RoundSlot, round_slots
+from ops.recording.rounds import FiledRounds, RoundFile
 from ops.recording.source import Item, Source
 from schemas.codec import Codec
 from schemas.units import MS_NS
@@ -23,30 +37,39 @@ CLUSTER = "lab-7"
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[ReadSlot]:
-    """Return the slots of a recording in which a link is cut for a while."""
-    folder = tmp_path_factory.mktemp("arena") / "incident"
-    export(incident(), folder)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the recording of a link that is cut for a while."""
+    made = tmp_path_factory.mktemp("arena") / "incident"
+    export(incident(), made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def recorded(folder: Path) -> list[list[Item]]:
+    """Return the rounds of its seconds."""
     with Source(folder) as source:
-        return list(slots(source.rounds(Codec()), []))
+        return [slot.rounds for slot in round_slots(source.rounds(Codec()))]
 
 
-def slot_by_slot(rounds: list[ReadSlot]) -> Iterator[list[PublishedAnomaly]]:
-    """Yield the same, by a worker that gets the rounds of a second and then of the next."""
+def message(item: Item) -> LogMessage:
+    """Return a round as a worker gets it."""
+    return LogMessage(item.entry.value or b"", item.entry.offset, item.entry.timestamp_ms)
+
+
+def slot_by_slot(rounds: list[list[Item]], begin_ms: int) -> Iterator[list[PublishedAnomaly]]:
+    """Yield what a worker says that gets the rounds of a second and then of the next."""
     workers = Detection(CLUSTER, DetectionConfig())
-    for slot in rounds:
+    for number, slot in enumerate(rounds):
         told: list[PublishedAnomaly] = []
         own: defaultdict[int, list[Item]] = defaultdict(list)
-        for item in slot.rounds:
+        for item in slot:
             own[item.entry.partition].append(item)
         for partition, items in sorted(own.items()):
-            messages = [
-                LogMessage(i.entry.value or b"", i.entry.offset, i.entry.timestamp_ms)
-                for i in items
-            ]
-            outputs = workers.messages(partition, messages, timestamp_ms=items[-1].at_ms)
+            outputs = workers.messages(
+                partition, list(map(message, items)), timestamp_ms=items[-1].at_ms
+            )
             told += published_anomalies(partition, outputs)
-        yield told + workers.idle((slot.start_ms + SLOT_MS) * MS_NS)
+        yield told + workers.idle((begin_ms + (number + 1) * SLOT_MS) * MS_NS)
     yield workers.finish()
 
 
@@ -66,56 +89,181 @@ def by_partition(told: list[list[PublishedAnomaly]]) -> list[dict[int, list[Publ
     return found
 
 
+def filed(items: Sequence[Item]) -> FiledRounds:
+    """Return rounds of a partition as they are read from a file."""
+    return FiledRounds(
+        items[0].entry.partition,
+        list(map(message, items)),
+        *(
+            np.array(column, np.int64)
+            for column in zip(*((i.at_ms, i.end_ms, i.results) for i in items), strict=True)
+        ),
+    )
+
+
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     silences=st.lists(
-        st.tuples(st.integers(0, 7), st.integers(5, 44), st.integers(1, 6)), max_size=5
+        st.tuples(st.integers(0, 7), st.integers(0, 44), st.integers(1, 45)), max_size=5
     ),
-    length=st.integers(1, 50),
+    bounds=st.tuples(st.integers(1, 400), st.integers(1, 50)),
+    known=st.booleans(),
+    shuffle=st.randoms(use_true_random=False),
 )
 def test_the_same_slot_by_slot(
-    recorded: list[ReadSlot], silences: list[tuple[int, int, int]], length: int
+    recorded: list[list[Item]],
+    silences: list[tuple[int, int, int]],
+    bounds: tuple[int, int],
+    known: bool,
+    shuffle: Random,
 ) -> None:
-    """With partitions that are silent for seconds, and batches of any length."""
-    begin_ms = recorded[0].start_ms
+    """However partitions are mixed in the file, silent for seconds or from some second on."""
+    begin_ms = recorded[0][0].at_ms // SLOT_MS * SLOT_MS
     rounds = [
-        Slot(
-            slot.start_ms,
-            slot.others,
-            [
-                item
-                for item in slot.rounds
-                if not any(
-                    item.entry.partition == partition
-                    and first <= (slot.start_ms - begin_ms) // SLOT_MS < first + seconds
-                    for partition, first, seconds in silences
-                )
-            ],
-        )
-        for slot in recorded
+        [
+            item
+            for item in slot
+            if not any(
+                item.entry.partition == partition and first <= number < first + seconds
+                for partition, first, seconds in silences
+            )
+        ]
+        for number, slot in enumerate(recorded)
     ]
-    ahead = BatchDetection(Detection(CLUSTER, DetectionConfig()), CLUSTER)
+    left: defaultdict[int, list[Item]] = defaultdict(list)
+    for item in (item for slot in rounds for item in slot):
+        left[item.entry.partition].append(item)
+    ends = {partition: items[-1].entry.offset + 1 for partition, items in left.items()}
+    found: list[RoundSlot[Detected]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detecting, "BATCH_SLOTS", length)
-        told = [found for batch in batches(rounds) for found in ahead.anomalies(batch)]
-    told.append(ahead.finish())
-    wanted = list(slot_by_slot(rounds))
-    assert by_partition(told) == by_partition(wanted)
-    assert any(one.record.kind != "progress" for slot in told for one in slot)
+        patch.setattr(detecting, "BATCH_RECORDS", bounds[0])
+        patch.setattr(detecting, "BATCH_SLOTS", bounds[1])
+        workers = FileDetection(Detection(CLUSTER, DetectionConfig()), ends if known else None)
+        while left:
+            partition = shuffle.choice(sorted(left))
+            count = shuffle.randint(1, 40)
+            workers.add(filed(left[partition][:count]))
+            left[partition] = left[partition][count:]
+            if not left[partition]:
+                del left[partition]
+            found += workers.pop_due()
+        early = len(found)
+        found += workers.finish()
+    assert [slot.start_ms for slot in found] == [
+        begin_ms + number * SLOT_MS for number, slot in enumerate(rounds) if slot
+    ]
+    assert early == 0 or known
+    for slot in found:
+        items = rounds[(slot.start_ms - begin_ms) // SLOT_MS]
+        assert slot.reach_ms == max(item.end_ms for item in items)
+        assert slot.rounds.records == len(items)
+        assert slot.rounds.results == sum(item.results for item in items)
+    by_start = {slot.start_ms: slot.rounds for slot in found}
+    silence = MarkedSilence(CLUSTER)
+    starts_ms = [begin_ms + number * SLOT_MS for number in range(len(rounds))]
+    told = [silence.told(start_ms, by_start.get(start_ms)) for start_ms in starts_ms]
+    told.append(silence.finish())
+    assert by_partition(told) == by_partition(list(slot_by_slot(rounds, begin_ms)))
 
 
-def test_a_batch_is_bounded_by_records_and_by_slots(
-    recorded: list[ReadSlot], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slots_are_given_out_when_all_partitions_are_past_them(recorded: list[list[Item]]) -> None:
+    """One that has ended holds nobody back; one whose rounds stand at the end of the file does."""
+    items = [item for slot in recorded for item in slot]
+    ends = {item.entry.partition: item.entry.offset + 1 for item in items}
+    first, *others = sorted(ends)
+    own = {p: [item for item in items if item.entry.partition == p] for p in ends}
+    begin = own[first][: len(own[first]) // 2]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(detecting, "BATCH_RECORDS", 1)
+        held = FileDetection(Detection(CLUSTER, DetectionConfig()), ends)
+        ended = FileDetection(
+            Detection(CLUSTER, DetectionConfig()), {**ends, first: begin[-1].entry.offset + 1}
+        )
+        for workers in (held, ended):
+            workers.add(filed(begin))
+            for partition in others:
+                assert list(workers.pop_due()) == []
+                workers.add(filed(own[partition]))
+        last_ms = begin[-1].at_ms // SLOT_MS * SLOT_MS
+        assert [slot.start_ms for slot in held.pop_due()][-1] == last_ms - SLOT_MS
+        assert [slot.start_ms for slot in ended.pop_due()][-1] == items[
+            -1
+        ].at_ms // SLOT_MS * SLOT_MS
+
+
+def test_bounds_end_the_reading(recorded: list[list[Item]]) -> None:
+    """What goes earlier or later is left out; nothing is read when all partitions are later."""
+    items = [item for slot in recorded for item in slot]
+    ends = {item.entry.partition: item.entry.offset + 1 for item in items}
+    begin_ms = items[0].at_ms // SLOT_MS * SLOT_MS
+    from_ms, to_ms = begin_ms + 4_500, begin_ms + 9_500
+    workers = FileDetection(
+        Detection(CLUSTER, DetectionConfig()), ends, from_ms=from_ms, to_ms=to_ms
+    )
+    late: set[int] = set()
+    for item in items:
+        workers.add(filed([item]))
+        if item.at_ms >= begin_ms + 10 * SLOT_MS:
+            late.add(item.entry.partition)
+        assert workers.ended is (len(late) == len(ends))
+    assert late
+    found = list(workers.finish())
+    wanted = [i for i in items if from_ms <= i.at_ms < to_ms]
+    assert sum(slot.rounds.records for slot in found) == len(wanted)
+    assert {slot.start_ms for slot in found} == {i.at_ms // SLOT_MS * SLOT_MS for i in wanted}
+
+
+def test_a_batch_is_bounded_by_records_and_by_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends with the slot that reaches either."""
-    bound = 2 * len(recorded[5].rounds)
-    monkeypatch.setattr(detecting, "BATCH_RECORDS", bound)
-    few = list(batches(recorded))
-    for *before, last in few[:-1]:
-        records = sum(len(slot.rounds) for slot in before)
-        assert records < bound <= records + len(last.rounds)
-    assert [slot for batch in few for slot in batch] == recorded
+    sizes = [3, 1, 4, 1, 5, 9, 2, 6]
+    monkeypatch.setattr(detecting, "BATCH_RECORDS", 7)
+    assert list(batches(sizes, int)) == [[3, 1, 4], [1, 5, 9], [2, 6]]
     monkeypatch.setattr(detecting, "BATCH_RECORDS", 10**9)
-    assert [len(batch) for batch in batches(recorded[:-1])] == [len(recorded) - 1]
+    monkeypatch.setattr(detecting, "BATCH_SLOTS", 5)
+    assert list(batches(sizes, int)) == [sizes[:5], sizes[5:]]
+
+
+def test_another_process_says_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slot by slot, and last what is wrong with the file."""
+    cut = folder.parent / "cut.avro"
+    file = RoundFile.of(folder, load(folder))
+    assert file is not None
+    cut.write_bytes(file.path.read_bytes()[:-1_000])
+    for path, reason in ((file.path, None), (cut, "ends")):
+        task = DetectionTask(
+            RoundFile(path, file.partitions, file.ends), CLUSTER, DetectionConfig()
+        )
+        told = []
+        for bytes_ in (2**40, 0):
+            monkeypatch.setattr(detection_process, "APART_FROM_BYTES", bytes_)
+            with detected_rounds(task, 2) as rounds:
+                told.append(list(rounds))
+            if reason is None:
+                assert rounds.damage is None
+            else:
+                assert rounds.damage is not None
+                assert rounds.damage.path == cut
+                assert reason in rounds.damage.reason
+        assert told[0] == told[1]
+        assert told[0]
+
+
+def test_a_process_that_is_killed_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdicts of half a recording are none."""
+    monkeypatch.setattr(detection_process, "APART_FROM_BYTES", 0)
+    monkeypatch.setattr(detection_process, "LEAD_BYTES", 4_096)
+    file = RoundFile.of(folder, load(folder))
+    assert file is not None
+    task = DetectionTask(file, CLUSTER, DetectionConfig())
+    with detected_rounds(task, 2) as rounds, pytest.raises(LostProcessError, match="out of memory"):
+        kill_and_read(rounds)
+
+
+def kill_and_read(rounds: DetectedRounds) -> None:
+    """Kill the process that detects, and read what it has told."""
+    (child,) = active_children()
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+    list(rounds)

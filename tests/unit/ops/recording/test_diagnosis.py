@@ -14,14 +14,16 @@ from arena.simulation.world import World
 from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import Fabric, FabricShape
 from ops.cli.app import build
-from ops.cli.errors import FOUND, INCOMPLETE, USAGE, CliError
+from ops.cli.errors import DAMAGED, FOUND, INCOMPLETE, USAGE, CliError
 from ops.recording.diagnosis import NEEDED
 from ops.recording.export import export
+from ops.recording.order import round_end_ms
 from ops.recording.writer import NotEmptyError
 from schemas.codec import to_datum
 from schemas.topics import ENDPOINT, HEARTBEAT, PATH_TRACE
 from tests.unit.arena.worlds import at, cluster, loss, world
 
+START_US = 1_767_225_600_000_000
 LINK = "link:leaf:s0-r0--spine:1"
 
 
@@ -126,6 +128,57 @@ def test_a_record_of_an_absurd_time_silences_nothing(recording: Path, tmp_path: 
     assert result.exit_code == FOUND, result.output
     (verdict,) = json.loads(result.stdout)["verdicts"]
     assert verdict["component_id"] == LINK
+
+
+def diagnosed(folder: Path) -> tuple[int, dict[str, Any], str]:
+    """Return exit code, what is said, and what stands on standard error."""
+    result = CliRunner().invoke(build(), ["diagnose", str(folder), "--json"])
+    return result.exit_code, json.loads(result.stdout), result.stderr
+
+
+def test_a_broken_file_of_rounds_is_read_up_to_the_damage(recording: Path, tmp_path: Path) -> None:
+    """The fault before it is told, and the damage; so are offsets the manifest does not know."""
+    exit_code, whole, _ = diagnosed(recording)
+    assert exit_code == FOUND
+    cut, lying = tmp_path / "cut", tmp_path / "lying"
+    for folder in (cut, lying):
+        shutil.copytree(recording, folder)
+    path = cut / "probe.round.v1.avro"
+    path.write_bytes(path.read_bytes()[:-2_000])
+    manifest = json.loads((lying / "manifest.json").read_text())
+    kept = next(iter(manifest["topics"]["probe.round.v1"]["offsets"].values()))
+    kept[1] -= 1
+    (lying / "manifest.json").write_text(json.dumps(manifest))
+    for folder, reason in ((cut, "the file ends"), (lying, "that the last one is before offset")):
+        exit_code, said, errors = diagnosed(folder)
+        assert exit_code == DAMAGED, errors
+        assert reason in errors
+        assert said["records"]["probe.round.v1"] < whole["records"]["probe.round.v1"]
+        (verdict,) = said["verdicts"]
+        assert verdict["component_id"] == LINK
+
+
+def test_the_same_verdicts_where_the_recorder_was_killed(recording: Path, tmp_path: Path) -> None:
+    """Then the manifest does not say which partitions have rounds, or says something else."""
+    _, whole, _ = diagnosed(recording)
+    for number, offsets in enumerate((None, {"0": "?"}, {"x": [0, 1]})):
+        folder = tmp_path / str(number)
+        shutil.copytree(recording, folder)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        if offsets is None:
+            manifest["complete"] = False
+        else:
+            manifest["topics"]["probe.round.v1"]["offsets"] = offsets
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        assert diagnosed(folder)[:2] == (FOUND, whole)
+
+
+def test_a_round_that_claims_to_end_late_lets_nothing_go_first() -> None:
+    """Workers refuse it; the records of other topics wait for the rounds of their time."""
+    hour_us = 3_600_000_000
+    assert round_end_ms(START_US, 900_000_001, START_US // 1_000) == START_US // 1_000 + 901
+    assert round_end_ms(START_US + hour_us, 0, START_US // 1_000) == START_US // 1_000 + 90_000
+    assert round_end_ms(START_US + hour_us, 0, None) == (START_US + hour_us) // 1_000 + 1
 
 
 def test_plain_errors(recording: Path, tmp_path: Path) -> None:

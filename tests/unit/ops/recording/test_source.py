@@ -165,7 +165,9 @@ def test_old_state_is_not_waited_for() -> None:
     week_ms = 7 * 86_400_000
     assert pace.wait_s(Slot(0, [item(TASK, 0)], [])) == 0
     assert pace.wait_s(Slot(week_ms, [], [item(PROBE_ROUND, week_ms)])) == 0
-    later: Slot[Item, Item] = Slot(week_ms + 10_000, [], [item(PROBE_ROUND, week_ms + 10_000)])
+    later: Slot[list[Item], Item] = Slot(
+        week_ms + 10_000, [], [item(PROBE_ROUND, week_ms + 10_000)]
+    )
     assert 0.05 < pace.wait_s(later) <= 0.1
     assert _Pace(None).wait_s(later) == 0
 

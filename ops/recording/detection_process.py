@@ -1,0 +1,145 @@
+"""Detection in a process of its own, beside the localizer.
+
+It takes about half of the time, and needs nothing of the localizer. Of a small recording all is
+done in one process: another one takes a second to begin.
+"""
+
+import fcntl
+import sys
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Final, NamedTuple
+
+from arena.detecting import Detection
+from ops.recording.container import DamageError
+from ops.recording.detecting import Detected, FileDetection
+from ops.recording.order import RoundSlot
+from ops.recording.rounds import RoundFile
+from ops.recording.source import KERNELS_FROM_BYTES, THREADS
+from schemas.process import memory
+from schemas.process.signals import ignore_stop
+from streams.config import DetectionConfig
+
+# Rounds of 2 to 3 million results, which are detected in a second.
+APART_FROM_BYTES: Final = 32 * 2**20
+# What the process that detects may be ahead, where the system lets a pipe be so large: some minutes
+# of event time. With less, each waits for the other again and again.
+LEAD_BYTES: Final = 2**20
+
+
+class LostProcessError(RuntimeError):
+    """The process that detects ended before its work was done."""
+
+
+class DetectionTask(NamedTuple):
+    """Which rounds are taken by which workers; see `FileDetection`."""
+
+    file: RoundFile
+    cluster: str
+    config: DetectionConfig
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def run(self) -> Generator[RoundSlot[Detected] | DamageError, None, None]:
+        """Yield slot by slot what is detected, and last what is wrong with the file."""
+        workers = FileDetection(
+            Detection(self.cluster, self.config),
+            self.file.ends,
+            from_ms=self.from_ms,
+            to_ms=self.to_ms,
+        )
+        damage: DamageError | None = None
+        kernels = self.file.size >= KERNELS_FROM_BYTES
+        with (
+            ThreadPoolExecutor(THREADS, thread_name_prefix="rounds") as pool,
+            closing(self.file.read(pool, kernels=kernels)) as every,
+        ):
+            try:
+                for rounds in every:
+                    workers.add(rounds)
+                    yield from workers.pop_due()
+                    if workers.ended:
+                        break
+            except DamageError as error:
+                damage = error
+        yield from workers.finish()
+        if damage is not None:
+            yield damage
+
+
+@dataclass(slots=True)
+class DetectedRounds:
+    """The slots of a recording's rounds with what workers make of them, to iterate over once.
+
+    `damage`: what is wrong with the file, known at the end. Iterating raises LostProcessError if
+    a process that detects ends too early, as one does that is killed.
+    """
+
+    _told: Iterator[RoundSlot[Detected] | DamageError]
+    damage: DamageError | None = None
+
+    def __iter__(self) -> Iterator[RoundSlot[Detected]]:
+        for one in self._told:
+            if isinstance(one, DamageError):
+                self.damage = one
+            else:
+                yield one
+
+
+@contextmanager
+def detected_rounds(task: DetectionTask | None, processes: int) -> Iterator[DetectedRounds]:
+    """Give what is detected; None: there are no rounds.
+
+    With two processes one is for this, if the recording is large. It is spawned: a script that
+    calls this needs the usual `if __name__ == "__main__"`.
+    """
+    if task is None:
+        yield DetectedRounds(iter(()))
+        return
+    if processes == 1 or task.file.size < APART_FROM_BYTES:
+        with closing(task.run()) as told:
+            yield DetectedRounds(told)
+        return
+    spawn = get_context("spawn")
+    here, there = spawn.Pipe(duplex=False)
+    if sys.platform == "linux":
+        fcntl.fcntl(there.fileno(), fcntl.F_SETPIPE_SZ, LEAD_BYTES)
+    process = spawn.Process(target=_detect, args=(task, there), daemon=True)
+    process.start()
+    there.close()
+    try:
+        with here:
+            yield DetectedRounds(_received(here))
+    finally:
+        process.kill()
+        process.join()
+
+
+def _received(pipe: Connection) -> Iterator[RoundSlot[Detected] | DamageError]:
+    while True:
+        try:
+            got: RoundSlot[Detected] | DamageError | None = pipe.recv()
+        except EOFError as error:
+            reason = "the process that detects has ended; was it out of memory?"
+            raise LostProcessError(reason) from error
+        if got is None:
+            return
+        yield got
+
+
+def _detect(task: DetectionTask, out: Connection) -> None:
+    """Send slot by slot what is detected; the pipe's size is the lead."""
+    # The other process is asked to stop, and ends this one.
+    ignore_stop()
+    try:
+        with memory.collecting_rarely():
+            for one in chain(task.run(), [None]):
+                out.send(one)
+    except BrokenPipeError:
+        # Nobody reads on.
+        return
