@@ -176,7 +176,8 @@ NOISE_PRIOR: Final = {
 }
 # Added to the prior of a component with an open fault: it explains further bad observations first.
 # And to that of one that leaks: chance is excluded already, by a test of much more than which
-# 5-tuples lost anything. All that might be the one at fault get it, so it does not say which.
+# 5-tuples lost anything, and so is what open faults lose of replies. All that might be the one at
+# fault get it, so it does not say which.
 KNOWN_BONUS: Final = 6.0
 # Faults of one cluster's network are this far apart on average: a few a day, and once an hour to be
 # careful.
@@ -317,7 +318,7 @@ def gather(
         log_prior=np.array(
             [
                 priors[cause.name]
-                + (0.0 if cause.name in known else second)
+                + (0.0 if cause.name in known or cause.name in leaking else second)
                 + max(
                     KNOWN_BONUS * (cause.name in known or cause.name in leaking),
                     hints.get(cause.name, 0.0),
@@ -336,6 +337,7 @@ def gather(
             index=index,
             replies=replies,
             explained=explained,
+            known=known,
             resolved=resolved,
             onset_ns=min(flow.onset_ns for flow in fresh or bad),
             now_ns=now_ns,

@@ -114,6 +114,7 @@ class HopRows:
         index: FlowIndex,
         replies: ReplyWays,
         explained: frozenset[FlowId],
+        known: frozenset[str],
         resolved: ResolvedFaults,
         onset_ns: int,
         now_ns: int,
@@ -126,6 +127,9 @@ class HopRows:
             What all probed 5-tuples cross.
         explained
             5-tuples whose traces do not count.
+        known
+            What open faults blame. What it lost before it let everything pass again, as a port
+            that flaps does, nothing else is to explain.
         resolved
             What resolved faults account for.
         onset_ns
@@ -160,9 +164,10 @@ class HopRows:
         keys = sorted({*mine, *others})
         latest = max(1, MAX_TRACES // max(1, len(keys)))
         ports = _Ports(sources, onset_ns)
+        clear = known.difference(column.components)
         before, self._kept = self._kept, {}
         for key in keys:
-            if key in explained:
+            if key in explained or not clear.isdisjoint(paths.components(key)):
                 continue
             flow = flows.get(key)
             if flow is not None:

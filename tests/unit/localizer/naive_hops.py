@@ -34,6 +34,7 @@ def hop_rows(
     index: FlowIndex,
     replies: ReplyWays,
     explained: frozenset[FlowId],
+    known: frozenset[str],
     resolved: ResolvedFaults,
     onset_ns: int,
     now_ns: int,
@@ -51,6 +52,8 @@ def hop_rows(
         {*traced, *(k for k in flows if (sources.paths.traced_ns(k) or 0) >= since_ns)}
     ):
         if key in explained:
+            continue
+        if any(c in known and c not in column.components for c in sources.paths.components(key)):
             continue
         flow = flows.get(key)
         own_ns = since_ns

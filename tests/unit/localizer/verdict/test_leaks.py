@@ -7,7 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from arena.run import run_world
+from arena.simulation.world import World
+from arena.world.cluster import Cluster, JobPlan
+from arena.world.fabric import Fabric, FabricShape
 from localizer.facts.roster import Roster
+from localizer.inference import evidence
 from localizer.inference.loss_both_ways import Returning
 from localizer.inference.observations import ResolvedFaults
 from localizer.inference.pooled_loss import Leak
@@ -20,6 +25,7 @@ from localizer.verdict import leaks
 from localizer.verdict.incident import Incident
 from schemas.enums import AnomalyKind, AnomalyState, ComponentKind
 from schemas.units import SECOND_NS, ns_to_us
+from tests.unit.arena.worlds import loss
 from tests.unit.localizer.made import START, anomaly, component, link
 from tests.unit.localizer.sources import sources
 
@@ -115,3 +121,16 @@ def test_where_nothing_tells_the_direction_of_replies_half_of_them_cross_it() ->
     assert beside.returning(direction("c--s0", "s0")) == Returning(1.0, 0.5)
     # Beside the leaf all that come back cross it in the one, and no other.
     assert beside.returning(direction("a0--l0", "l0")) == Returning(1.0, 1.0)
+
+
+def test_a_leak_needs_no_chance_of_another_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is lost beside open faults has excluded them, so their nearness counts for nothing."""
+    monkeypatch.setattr(evidence, "_chance_of_another", lambda *_: -1_000.0)
+    on = Cluster(
+        Fabric(FabricShape(hosts=8, rails=2, segment_hosts=2, spines=2)),
+        (JobPlan(task_id="a", first_host=0, hosts=8),),
+        flows=4,
+    )
+    leak = loss(on, "spine:0", rate=0.01, begin_s=60)
+    found = run_world(World(name="c", seed=2, cluster=on, seconds=150, effects=(leak,)))
+    assert {event.component_id for event in found.events} == {"spine:0"}
