@@ -160,6 +160,7 @@ def diagnose(
     hangs = hangs_of(source, core.cluster, CODEC, from_ms=from_ms, to_ms=to_ms)
     others.append(hang_items(hangs, CODEC))
     refused: Mapping[str, int] = {}
+    found.records[PROBE_ROUND.name] = 0
     file = RoundFile.of(source.folder, source.manifest)
     task = None
     if file is not None:

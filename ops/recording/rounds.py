@@ -68,7 +68,8 @@ class RoundFile:
             return None
         ends = None
         if manifest.complete:
-            with suppress(TypeError, ValueError):
+            # Whatever stands there in their place, of a recording that somebody has touched.
+            with suppress(AttributeError, OverflowError, TypeError, ValueError):
                 ends = {int(partition): int(end) for partition, (_, end) in told.offsets.items()}
         return cls(folder / told.file, told.partitions, ends)
 
@@ -88,24 +89,38 @@ class RoundFile:
         """
         reader = BlockReader(PROBE_ROUND, self.path, pool, kernels=kernels)
         header = Codec().framer.header(avro.current(PROBE_ROUND.name))
+        ended: set[int] = set()
         with closing(reader):
             for span, part in reader.read(reader.spans(), header, DEPTH):
                 found = self._of_records(part) if isinstance(part, Records) else part.filed_rounds()
                 for rounds in found:
-                    self._check(rounds, span.position)
+                    self._check(rounds, span.position, ended)
                     yield rounds
                 if isinstance(part, Records) and part.damage is not None:
                     raise part.damage
 
-    def _check(self, rounds: FiledRounds, position: int) -> None:
+    def _check(self, rounds: FiledRounds, position: int, ended: set[int]) -> None:
+        """Raise DamageError if rounds are not where the manifest says; note whose last one is here.
+
+        What comes behind a partition's last round could not be put to its second any more.
+        """
         partition, offset = rounds.partition, rounds.messages[-1].number
+        end = self.ends.get(partition) if self.ends is not None else None
         if not 0 <= partition < self.partitions:
-            told = f"{self.partitions} partitions"
-        elif self.ends is not None and offset >= self.ends.get(partition, 0):
-            told = f"that the last one is before offset {self.ends.get(partition, 0)}"
-        else:
+            told = f"the manifest says {self.partitions} partitions"
+        elif self.ends is None:
             return
-        reason = f"offset {offset} of partition {partition}; the manifest says {told}"
+        elif end is None:
+            told = "the manifest says that it has no rounds"
+        elif offset >= end:
+            told = f"the manifest says that the last one is before offset {end}"
+        elif partition in ended:
+            told = f"it stands behind the last one, offset {end - 1}"
+        else:
+            if offset == end - 1:
+                ended.add(partition)
+            return
+        reason = f"offset {offset} of partition {partition}; {told}"
         raise DamageError(self.path, position, reason)
 
     def _of_records(self, part: Records) -> Iterator[FiledRounds]:

@@ -140,8 +140,8 @@ def test_a_broken_file_of_rounds_is_read_up_to_the_damage(recording: Path, tmp_p
     """The fault before it is told, and the damage; so are offsets the manifest does not know."""
     exit_code, whole, _ = diagnosed(recording)
     assert exit_code == FOUND
-    cut, lying = tmp_path / "cut", tmp_path / "lying"
-    for folder in (cut, lying):
+    cut, lying, none = tmp_path / "cut", tmp_path / "lying", tmp_path / "none"
+    for folder in (cut, lying, none):
         shutil.copytree(recording, folder)
     path = cut / "probe.round.v1.avro"
     path.write_bytes(path.read_bytes()[:-2_000])
@@ -149,6 +149,10 @@ def test_a_broken_file_of_rounds_is_read_up_to_the_damage(recording: Path, tmp_p
     kept = next(iter(manifest["topics"]["probe.round.v1"]["offsets"].values()))
     kept[1] -= 1
     (lying / "manifest.json").write_text(json.dumps(manifest))
+    (none / "probe.round.v1.avro").unlink()
+    exit_code, said, errors = diagnosed(none)
+    assert (exit_code, said["records"]["probe.round.v1"]) == (DAMAGED, 0)
+    assert "the file is missing" in errors
     for folder, reason in ((cut, "the file ends"), (lying, "that the last one is before offset")):
         exit_code, said, errors = diagnosed(folder)
         assert exit_code == DAMAGED, errors
