@@ -9,7 +9,7 @@ import typer
 
 from ops.cli import options
 from ops.cli.errors import DAMAGED, FOUND, STOPPED, USAGE, CliError
-from ops.cli.recording_output import open_recording
+from ops.cli.recording_output import open_recording, print_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -220,6 +220,8 @@ def _recorded(
     """
     from localizer.config import build_config as localizer_config
     from ops.recording.container import DamageError
+    from ops.recording.detection_process import LostProcessError
+    from ops.recording.diagnosis import BESIDE_ROUNDS
     from ops.web.anew import holds_verdicts, verdicts_of
     from ops.web.recorded import RecordedSource
     from schemas.process.settings import read_table
@@ -234,7 +236,7 @@ def _recorded(
         with open_recording(folder, (*only, *by_time)) as recording:
             yield RecordedSource(recording, only=only)
         return
-    with open_recording(folder) as recording:
+    with open_recording(folder, BESIDE_ROUNDS) as recording:
         detection = worker_config({}, read_table(config, "worker")).detection()
         localizer = localizer_config({}, read_table(config, "localizer"))
         typer.echo("no verdicts in the recording: they are made anew, as by `diagnose`", err=True)
@@ -244,9 +246,13 @@ def _recorded(
                 made = verdicts_of(recording, detection, core, stop)
             except DamageError as error:
                 raise CliError(str(error), DAMAGED) from error
+            except LostProcessError as error:
+                raise CliError(str(error)) from error
             if stop():
                 raise typer.Exit(STOPPED)
-        yield RecordedSource(recording, made, only)
+        if made.damage is not None:
+            print_damage(made.damage)
+        yield RecordedSource(recording, made.records, only, made.damage)
 
 
 def _logins(file: Path) -> "tuple[Login, ...]":

@@ -17,7 +17,8 @@ from arena.faults.truth import Verdict, verdicts_of
 from arena.scoring import Case, Matching, match
 from arena.sealed_worlds import counted
 from localizer.config import LocalizerConfig
-from ops.recording.diagnosis import diagnose
+from ops.recording.detection_process import LostProcessError
+from ops.recording.diagnosis import BESIDE_ROUNDS, diagnose
 from ops.recording.labels import SUFFIX, Labels
 from ops.recording.source import Source
 from schemas.units import SECOND_NS
@@ -28,6 +29,12 @@ ARCHIVE: Final = ".tar.xz"
 MOST_BYTES: Final = 4 << 30
 
 Say = Callable[[str], None]
+
+
+# What reading a recording raises that is packed or damaged, or too large for this machine.
+UNREADABLE: Final = (
+    OSError, EOFError, ValueError, tarfile.TarError, lzma.LZMAError, LostProcessError,
+)  # fmt: skip
 
 
 class LabelledError(ValueError):
@@ -76,10 +83,11 @@ def judge(
         with _opened(path.parent, path.name.removesuffix(SUFFIX)) as source:
             core = localizer.core(source.manifest.cluster)
             found = diagnose(source, detection, core, lambda: False, lambda _: None)
-    except (OSError, EOFError, ValueError, tarfile.TarError, lzma.LZMAError) as error:
+    except UNREADABLE as error:
         raise LabelledError(f"{path}: {error}") from error
-    if source.damages:
-        raise LabelledError(f"{path}: {source.damages[0]}")
+    damage = next(iter(source.damages), found.damage)
+    if damage is not None:
+        raise LabelledError(f"{path}: {damage}")
     return judged(labels, verdicts_of(found.events), probes=found.results)
 
 
@@ -117,7 +125,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def _opened(folder: Path, name: str) -> Iterator[Source]:
     plain, archive = folder / name, folder / f"{name}{ARCHIVE}"
     if plain.is_dir():
-        with Source(plain) as source:
+        with Source(plain, BESIDE_ROUNDS) as source:
             yield source
         return
     with tempfile.TemporaryDirectory(prefix="skeletonhunter-labelled-") as scratch:
@@ -128,5 +136,5 @@ def _opened(folder: Path, name: str) -> Iterator[Source]:
                 if left < 0:
                     raise ValueError(f"{archive} holds more than {MOST_BYTES} bytes")
                 tar.extract(member, scratch, filter="data")
-        with Source(Path(scratch) / name) as source:
+        with Source(Path(scratch) / name, BESIDE_ROUNDS) as source:
             yield source

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 from arena.detecting import PublishedAnomaly
 from localizer.config import CoreConfig
 from ops.log.decoding import SeenRecord
+from ops.recording.container import DamageError
 from ops.recording.diagnosis import Stop, diagnose
 from ops.recording.manifest import load
 from ops.recording.source import Source
@@ -14,6 +16,13 @@ from schemas.records import FaultEvent
 from schemas.topics import ANOMALY, FAULT_EVENT, Topic
 from schemas.units import US_PER_MS
 from streams.config import DetectionConfig
+
+
+class MadeAnew(NamedTuple):
+    """What worker and localizer would have published, and what is wrong with the rounds' file."""
+
+    records: list[SeenRecord]
+    damage: DamageError | None
 
 
 def holds_verdicts(folder: Path) -> bool:
@@ -32,16 +41,24 @@ def holds_verdicts(folder: Path) -> bool:
 
 def verdicts_of(
     recording: Source, detection: DetectionConfig, core: CoreConfig, stop: Stop
-) -> list[SeenRecord]:
+) -> MadeAnew:
     """Return anomalies and transitions as worker and localizer would have published them.
 
-    Each counts from its event time on: when it would have arrived is not known.
+    Each counts from its event time on: when it would have arrived is not known. `recording` is
+    not asked for its rounds.
+
+    Raises
+    ------
+    DamageError
+        If a file is another one than when it was opened.
+    LostProcessError
+        If a process that detects was killed.
     """
     made = _Made()
     found = diagnose(recording, detection, core, stop, lambda _: None, observe=made.add_anomaly)
     for event in found.events:
         made.add_event(event)
-    return sorted(made.records, key=lambda record: record.timestamp_ms or 0)
+    return MadeAnew(sorted(made.records, key=lambda record: record.timestamp_ms or 0), found.damage)
 
 
 class _Made:

@@ -83,6 +83,8 @@ class RecordedSource:
         where it holds none.
     only
         Topics that are read.
+    damage
+        What was wrong with a file that `made` is of, and that is not read here.
     """
 
     def __init__(
@@ -90,8 +92,10 @@ class RecordedSource:
         recording: Recording,
         made: Sequence[SeenRecord] = (),
         only: Sequence[Topic] = WANTED,
+        damage: DamageError | None = None,
     ) -> None:
         self._recording = recording
+        self._damage = damage
         self._only = only
         self._made = made
         self._decoder = BatchDecoder(CODEC)
@@ -182,6 +186,8 @@ class RecordedSource:
 
     def _run(self) -> None:
         damages = list(self._recording.damages)
+        if self._damage is not None:
+            damages.append(self._damage)
         try:
             for at_ms, record in self._all():
                 if self._stopping.is_set():

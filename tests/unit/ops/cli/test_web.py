@@ -6,8 +6,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ops.cli.errors import FOUND, USAGE, CliError
+from ops.cli.errors import DAMAGED, FOUND, USAGE, CliError
 from ops.cli.web import register
+from ops.recording.export import export
+from tests.unit.ops.recording.test_diagnosis import forget_a_partition, incident
 from tests.unit.ops.view_samples import record_all, story
 
 
@@ -62,6 +64,17 @@ def test_a_review_ends_with_the_code_of_a_fault(tmp_path: Path) -> None:
         assert "nothing gets through" in (tmp_path / name).read_text(encoding="utf-8")
     code, said = run("review", str(tmp_path), "--out", str(tmp_path / "r.pdf"))
     assert (code, "ends with .html or .md" in said) == (USAGE, True)
+
+
+def test_verdicts_made_anew_of_a_damaged_recording_are_told_as_such(tmp_path: Path) -> None:
+    """On standard error and by the exit code: it holds less than the recording."""
+    export(incident(), tmp_path / "r")
+    code, said = run("review", str(tmp_path / "r"), "--out", str(tmp_path / "r.md"))
+    assert (code, "damaged" in said) == (FOUND, False)
+    forget_a_partition(tmp_path / "r")
+    code, said = run("review", str(tmp_path / "r"), "--out", str(tmp_path / "r.md"))
+    assert code == DAMAGED
+    assert said.count("probe.round.v1.avro: damaged at byte") == 1
 
 
 def test_a_report_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:

@@ -130,6 +130,14 @@ def test_a_record_of_an_absurd_time_silences_nothing(recording: Path, tmp_path: 
     assert verdict["component_id"] == LINK
 
 
+def forget_a_partition(folder: Path) -> None:
+    """Let a manifest say that the first partition has no rounds."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["topics"]["probe.round.v1"]["offsets"]["0"]
+    path.write_text(json.dumps(manifest))
+
+
 def diagnosed(folder: Path) -> tuple[int, dict[str, Any], str]:
     """Return exit code, what is said, and what stands on standard error."""
     result = CliRunner().invoke(build(), ["diagnose", str(folder), "--json"])

@@ -19,7 +19,7 @@ from schemas.enums import Layer
 from schemas.units import SECOND_NS
 from streams.config import build_config as worker_config
 from tests.unit.arena.worlds import at
-from tests.unit.ops.recording.test_diagnosis import LINK, incident
+from tests.unit.ops.recording.test_diagnosis import LINK, forget_a_partition, incident
 
 CUT = Label(
     kind="connectivity", name="cut", layer=Layer.UNDERLAY, from_s=25.0, to_s=35.0,
@@ -83,6 +83,15 @@ def test_an_agent_that_is_the_fault_is_found_by_a_warning() -> None:
 def _judge(folder: Path) -> None:
     detection = worker_config({}, {}).detection()
     list(judge_folder(folder, detection, localizer_config({}, {}), lambda _: None))
+
+
+def test_a_recording_whose_rounds_are_not_all_read_is_not_scored(tmp_path: Path) -> None:
+    """As the damage of any other file: what is not in it cannot be found."""
+    export(incident(), tmp_path / TRUTH.recording)
+    TRUTH.write(tmp_path)
+    forget_a_partition(tmp_path / TRUTH.recording)
+    with pytest.raises(LabelledError, match=r"a\.truth\.json: probe.round.v1.avro: damaged at"):
+        _judge(tmp_path)
 
 
 def test_a_folder_without_truths_and_a_damaged_archive_are_told(
