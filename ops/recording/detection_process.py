@@ -5,14 +5,16 @@ done in one process: another one takes a second to begin.
 """
 
 import fcntl
+import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Final, NamedTuple
 
 from arena.detecting import Detection
@@ -22,7 +24,7 @@ from ops.recording.order import RoundSlot
 from ops.recording.rounds import RoundFile
 from ops.recording.source import KERNELS_FROM_BYTES, THREADS
 from schemas.process import memory
-from schemas.process.signals import ignore_stop
+from schemas.process.signals import spawned_unasked
 from streams.config import DetectionConfig
 
 # Rounds of 2 to 3 million results, which are detected in a second.
@@ -30,6 +32,10 @@ APART_FROM_BYTES: Final = 32 * 2**20
 # What the process that detects may be ahead, where the system lets a pipe be so large: some minutes
 # of event time. With less, each waits for the other again and again.
 LEAD_BYTES: Final = 2**20
+# How often it is asked whether to stop, where nothing comes.
+LOOK_S: Final = 0.2
+
+Stop = Callable[[], bool]
 
 
 class LostProcessError(RuntimeError):
@@ -92,11 +98,14 @@ class DetectedRounds:
 
 
 @contextmanager
-def detected_rounds(task: DetectionTask | None, processes: int) -> Iterator[DetectedRounds]:
+def detected_rounds(
+    task: DetectionTask | None, processes: int, stop: Stop = lambda: False
+) -> Iterator[DetectedRounds]:
     """Give what is detected; None: there are no rounds.
 
     With two processes one is for this, if the recording is large. It is spawned: a script that
-    calls this needs the usual `if __name__ == "__main__"`.
+    calls this needs the usual `if __name__ == "__main__"`. Where `stop` says so, it is not waited
+    for, and what it has told is all.
     """
     if task is None:
         yield DetectedRounds(iter(()))
@@ -107,35 +116,60 @@ def detected_rounds(task: DetectionTask | None, processes: int) -> Iterator[Dete
         return
     spawn = get_context("spawn")
     here, there = spawn.Pipe(duplex=False)
+    with here:
+        with there:
+            _widen(there)
+            process = spawn.Process(target=_detect, args=(task, there), daemon=True)
+            with spawned_unasked():
+                process.start()
+        try:
+            yield DetectedRounds(_received(here, process, stop))
+        finally:
+            process.kill()
+            process.join()
+
+
+def _widen(pipe: Connection) -> None:
+    """Let a pipe hold `LEAD_BYTES`; a smaller one does as well where the system has no more."""
     if sys.platform == "linux":
-        fcntl.fcntl(there.fileno(), fcntl.F_SETPIPE_SZ, LEAD_BYTES)
-    process = spawn.Process(target=_detect, args=(task, there), daemon=True)
-    process.start()
-    there.close()
-    try:
-        with here:
-            yield DetectedRounds(_received(here))
-    finally:
-        process.kill()
-        process.join()
+        with suppress(OSError):
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, LEAD_BYTES)
 
 
-def _received(pipe: Connection) -> Iterator[RoundSlot[Detected] | DamageError]:
+def _received(
+    pipe: Connection, process: BaseProcess, stop: Stop
+) -> Iterator[RoundSlot[Detected] | DamageError]:
     while True:
+        while not pipe.poll(LOOK_S):
+            if stop():
+                return
         try:
             got: RoundSlot[Detected] | DamageError | None = pipe.recv()
         except EOFError as error:
-            reason = "the process that detects has ended; was it out of memory?"
-            raise LostProcessError(reason) from error
+            process.join()
+            raise LostProcessError(_how_it_ended(process.exitcode)) from error
         if got is None:
             return
         yield got
 
 
+def _how_it_ended(exit_code: int | None) -> str:
+    """Say how the process that detects came to its end.
+
+    >>> _how_it_ended(-9)
+    'the process that detects was killed by SIGKILL; was it out of memory?'
+    >>> _how_it_ended(1)
+    'the process that detects has ended with an error, which stands above'
+    """
+    if exit_code is None or exit_code >= 0:
+        return "the process that detects has ended with an error, which stands above"
+    name = signal.Signals(-exit_code).name
+    guess = "; was it out of memory?" if -exit_code == signal.SIGKILL else ""
+    return f"the process that detects was killed by {name}{guess}"
+
+
 def _detect(task: DetectionTask, out: Connection) -> None:
     """Send slot by slot what is detected; the pipe's size is the lead."""
-    # The other process is asked to stop, and ends this one.
-    ignore_stop()
     try:
         with memory.collecting_rarely():
             for one in chain(task.run(), [None]):

@@ -17,7 +17,7 @@ from localizer.network.traces import FlowTrace
 from ops.log.decoding import LEAST
 from ops.recording.container import DamageError
 from ops.recording.detecting import Detected, MarkedSilence, batches
-from ops.recording.detection_process import DetectionTask, detected_rounds
+from ops.recording.detection_process import DetectionTask, Stop, detected_rounds
 from ops.recording.hangs import hang_items, hangs_of
 from ops.recording.order import Slot, between, slots
 from ops.recording.rounds import RoundFile
@@ -63,7 +63,6 @@ INPUTS: Final[tuple[Topic, ...]] = (
 # What a source that is diagnosed needs of its recording; the rounds are read here, and once.
 BESIDE_ROUNDS: Final[tuple[Topic, ...]] = tuple(t for t in TOPICS if t is not PROBE_ROUND)
 
-Stop = Callable[[], bool]
 Progress = Callable[["Diagnosis"], None]
 
 
@@ -166,7 +165,7 @@ def diagnose(
     if file is not None:
         task = DetectionTask(file, core.cluster, detection, from_ms, to_ms)
     with (
-        detected_rounds(task, processes) as rounds,
+        detected_rounds(task, processes, stop) as rounds,
         memory.collecting_rarely(),
     ):
         for batch in batches(slots(rounds, others), _records):
@@ -187,6 +186,10 @@ def diagnose(
                 _consume(silence.told(slot.start_ms, slot.rounds), localizer, observe)
                 found.events += localizer.decide()
                 progress(found)
+        if stop():
+            # What has not come was not waited for.
+            found.stopped = True
+            return found
         _consume(silence.finish(), localizer, observe)
         found.events += localizer.decide()
     found.damage = rounds.damage

@@ -8,7 +8,8 @@ from arena.detecting import PublishedAnomaly
 from localizer.config import CoreConfig
 from ops.log.decoding import SeenRecord
 from ops.recording.container import DamageError
-from ops.recording.diagnosis import Stop, diagnose
+from ops.recording.detection_process import Stop
+from ops.recording.diagnosis import diagnose
 from ops.recording.manifest import load
 from ops.recording.source import Source
 from schemas.enums import AnomalyKind

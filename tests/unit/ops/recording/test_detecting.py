@@ -1,10 +1,7 @@
 """Detection in the order of a file says, slot by slot, what detection slot by slot says."""
 
-import os
-import signal
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from multiprocessing import active_children
 from pathlib import Path
 from random import Random
 
@@ -14,18 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arena.detecting import Detection, PublishedAnomaly, published_anomalies
-from ops.recording import detecting, detection_process
+from ops.recording import detecting
 from ops.recording.detecting import Detected, FileDetection, MarkedSilence, batches
-from ops.recording.detection_process import (
-    DetectedRounds,
-    DetectionTask,
-    LostProcessError,
-    detected_rounds,
-)
 from ops.recording.export import export
-from ops.recording.manifest import load
 from ops.recording.order import SLOT_MS, RoundSlot, round_slots
-from ops.recording.rounds import FiledRounds, RoundFile
+from ops.recording.rounds import FiledRounds
 from ops.recording.source import Item, Source
 from schemas.codec import Codec
 from schemas.units import MS_NS
@@ -223,47 +213,3 @@ def test_a_batch_is_bounded_by_records_and_by_slots(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(detecting, "BATCH_RECORDS", 10**9)
     monkeypatch.setattr(detecting, "BATCH_SLOTS", 5)
     assert list(batches(sizes, int)) == [sizes[:5], sizes[5:]]
-
-
-def test_another_process_says_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slot by slot, and last what is wrong with the file."""
-    cut = folder.parent / "cut.avro"
-    file = RoundFile.of(folder, load(folder))
-    assert file is not None
-    cut.write_bytes(file.path.read_bytes()[:-1_000])
-    for path, reason in ((file.path, None), (cut, "ends")):
-        task = DetectionTask(
-            RoundFile(path, file.partitions, file.ends), CLUSTER, DetectionConfig()
-        )
-        told = []
-        for bytes_ in (2**40, 0):
-            monkeypatch.setattr(detection_process, "APART_FROM_BYTES", bytes_)
-            with detected_rounds(task, 2) as rounds:
-                told.append(list(rounds))
-            if reason is None:
-                assert rounds.damage is None
-            else:
-                assert rounds.damage is not None
-                assert rounds.damage.path == cut
-                assert reason in rounds.damage.reason
-        assert told[0] == told[1]
-        assert told[0]
-
-
-def test_a_process_that_is_killed_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verdicts of half a recording are none."""
-    monkeypatch.setattr(detection_process, "APART_FROM_BYTES", 0)
-    monkeypatch.setattr(detection_process, "LEAD_BYTES", 4_096)
-    file = RoundFile.of(folder, load(folder))
-    assert file is not None
-    task = DetectionTask(file, CLUSTER, DetectionConfig())
-    with detected_rounds(task, 2) as rounds, pytest.raises(LostProcessError, match="out of memory"):
-        kill_and_read(rounds)
-
-
-def kill_and_read(rounds: DetectedRounds) -> None:
-    """Kill the process that detects, and read what it has told."""
-    (child,) = active_children()
-    assert child.pid is not None
-    os.kill(child.pid, signal.SIGKILL)
-    list(rounds)
