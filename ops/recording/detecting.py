@@ -97,10 +97,10 @@ class _Partition:
     Parameters
     ----------
     end
-        The offset behind its last round; None: not known.
+        The offset behind its last round.
     """
 
-    def __init__(self, end: int | None = None) -> None:
+    def __init__(self, end: int) -> None:
         self.at_ms = 0
         self._end = end
         # To slots before that nothing is added any more; None: to none.
@@ -115,7 +115,7 @@ class _Partition:
         """
         at_ms = np.maximum.accumulate(np.maximum(rounds.times_ms, self.at_ms))
         self.at_ms = int(at_ms[-1])
-        if self._end is not None and rounds.messages[-1].number + 1 >= self._end:
+        if rounds.messages[-1].number + 1 >= self._end:
             self.past_ms = None
         else:
             self.past_ms = self.at_ms // SLOT_MS * SLOT_MS
@@ -145,8 +145,7 @@ class FileDetection:
     Parameters
     ----------
     ends
-        The offset behind the last round of each partition that has any; None: that is not known,
-        and slots are given out when all rounds are there.
+        The offset behind the last round of each partition that has any.
     from_ms, to_ms
         What goes earlier, or not before that, is left out.
     """
@@ -154,22 +153,21 @@ class FileDetection:
     def __init__(
         self,
         detection: Detection,
-        ends: Mapping[int, int] | None,
+        ends: Mapping[int, int],
         *,
         from_ms: int | None = None,
         to_ms: int | None = None,
     ) -> None:
         self._detection = detection
         self._bounds_ms = from_ms, to_ms
-        self._known = ends is not None
-        self._partitions = {number: _Partition(end) for number, end in (ends or {}).items()}
+        self._partitions = {number: _Partition(end) for number, end in ends.items()}
         self._waiting = 0
         # By start and partition what was detected and not given out.
         self._detected: dict[int, dict[int, _PartitionSlot]] = {}
 
     def add(self, rounds: "FiledRounds") -> None:
         """Add rounds that stand next in the file."""
-        partition = self._partitions.setdefault(rounds.partition, _Partition())
+        partition = self._partitions[rounds.partition]
         partition.add(rounds, *self._bounds_ms)
         self._waiting += len(rounds.messages)
         if len(partition.slots) > BATCH_SLOTS:
@@ -179,10 +177,8 @@ class FileDetection:
     def ended(self) -> bool:
         """Return whether nothing more comes within the bounds."""
         to_ms = self._bounds_ms[1]
-        return (
-            self._known
-            and to_ms is not None
-            and all(p.past_ms is None or p.past_ms >= to_ms for p in self._partitions.values())
+        return to_ms is not None and all(
+            p.past_ms is None or p.past_ms >= to_ms for p in self._partitions.values()
         )
 
     def pop_due(self) -> Iterator[RoundSlot[Detected]]:
@@ -190,12 +186,9 @@ class FileDetection:
         if self._waiting >= BATCH_RECORDS:
             self._waiting = 0
             self._detect_past()
-            if self._known:
-                past_ms = [p.past_ms for p in self._partitions.values() if p.past_ms is not None]
-                least_ms = min(past_ms, default=None)
-                yield from self._merged(
-                    [s for s in self._detected if least_ms is None or s < least_ms]
-                )
+            past_ms = [p.past_ms for p in self._partitions.values() if p.past_ms is not None]
+            least_ms = min(past_ms, default=None)
+            yield from self._merged([s for s in self._detected if least_ms is None or s < least_ms])
 
     def finish(self) -> Iterator[RoundSlot[Detected]]:
         """Yield all other slots: nothing more comes."""

@@ -21,7 +21,7 @@ from arena.detecting import Detection
 from ops.recording.container import DamageError
 from ops.recording.detecting import Detected, FileDetection
 from ops.recording.order import RoundSlot
-from ops.recording.rounds import RoundFile
+from ops.recording.rounds import RoundFile, RoundReader
 from ops.recording.source import KERNELS_FROM_BYTES, THREADS
 from schemas.process import memory
 from schemas.process.signals import spawned_unasked
@@ -53,18 +53,21 @@ class DetectionTask(NamedTuple):
 
     def run(self) -> Generator[RoundSlot[Detected] | DamageError, None, None]:
         """Yield slot by slot what is detected, and last what is wrong with the file."""
-        workers = FileDetection(
-            Detection(self.cluster, self.config),
-            self.file.ends,
-            from_ms=self.from_ms,
-            to_ms=self.to_ms,
-        )
-        damage: DamageError | None = None
         kernels = self.file.size >= KERNELS_FROM_BYTES
-        with (
-            ThreadPoolExecutor(THREADS, thread_name_prefix="rounds") as pool,
-            closing(self.file.read(pool, kernels=kernels)) as every,
-        ):
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="rounds") as pool:
+            try:
+                reader = RoundReader(self.file, pool, kernels=kernels)
+            except DamageError as error:
+                yield error
+                return
+            with closing(reader):
+                yield from self._detect(reader)
+
+    def _detect(self, reader: RoundReader) -> Iterator[RoundSlot[Detected] | DamageError]:
+        detection = Detection(self.cluster, self.config)
+        workers = FileDetection(detection, reader.ends, from_ms=self.from_ms, to_ms=self.to_ms)
+        damage: DamageError | None = None
+        with closing(reader.read()) as every:
             try:
                 for rounds in every:
                     workers.add(rounds)

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -52,8 +52,8 @@ class RoundFile:
     partitions
         How many the topic has.
     ends
-        The offset behind the last round of each partition that has any; None: the recorder was
-        killed before it could say so.
+        The offset behind the last round of each partition that has any, by the manifest; None: the
+        recorder still runs, or was killed before it could say so.
     """
 
     path: Path
@@ -78,7 +78,35 @@ class RoundFile:
         """Its bytes; 0 if it is missing."""
         return self.path.stat().st_size if self.path.is_file() else 0
 
-    def read(self, pool: Executor, *, kernels: bool) -> Generator[FiledRounds, None, None]:
+
+class RoundReader:
+    """Reads the rounds of a file once from front to back.
+
+    Where its manifest does not tell the ends of the partitions, the file is looked through before:
+    who does not know them keeps all that is detected until no round comes any more.
+
+    Attributes
+    ----------
+    ends
+        The offset behind the last round of each partition that has any.
+
+    Raises
+    ------
+    DamageError
+        If the file is missing, cannot be opened or has no whole header.
+    """
+
+    def __init__(self, file: RoundFile, pool: Executor, *, kernels: bool) -> None:
+        self._path = file.path
+        self._partitions = file.partitions
+        self._blocks = BlockReader(PROBE_ROUND, file.path, pool, kernels=kernels)
+        self.ends: Mapping[int, int] = self._found_ends() if file.ends is None else file.ends
+
+    def close(self) -> None:
+        """Close the file."""
+        self._blocks.close()
+
+    def read(self) -> Generator[FiledRounds, None, None]:
         """Yield all rounds.
 
         Raises
@@ -87,17 +115,30 @@ class RoundFile:
             Where the file is broken, or says something else than the manifest: what stands before
             that has been yielded.
         """
-        reader = BlockReader(PROBE_ROUND, self.path, pool, kernels=kernels)
         header = Codec().framer.header(avro.current(PROBE_ROUND.name))
         ended: set[int] = set()
-        with closing(reader):
-            for span, part in reader.read(reader.spans(), header, DEPTH):
-                found = self._of_records(part) if isinstance(part, Records) else part.filed_rounds()
-                for rounds in found:
-                    self._check(rounds, span.position, ended)
-                    yield rounds
+        for span, part in self._blocks.read(self._blocks.spans(), header, DEPTH):
+            found = self._of_records(part) if isinstance(part, Records) else part.filed_rounds()
+            for rounds in found:
+                self._check(rounds, span.position, ended)
+                yield rounds
+            if isinstance(part, Records) and part.damage is not None:
+                raise part.damage
+
+    def _found_ends(self) -> dict[int, int]:
+        """Return the offsets behind the greatest ones; a damage is told where rounds are read."""
+        ends: dict[int, int] = {}
+        with suppress(DamageError):
+            for _, part in self._blocks.read(self._blocks.spans(), b"", DEPTH):
+                if isinstance(part, Records):
+                    last = [(datum["partition"], datum["offset"]) for datum in part.records]
+                else:
+                    last = [(head.partition, head.last_offset) for head in part.heads()]
+                for partition, offset in last:
+                    ends[partition] = max(offset + 1, ends.get(partition, 0))
                 if isinstance(part, Records) and part.damage is not None:
-                    raise part.damage
+                    break
+        return ends
 
     def _check(self, rounds: FiledRounds, position: int, ended: set[int]) -> None:
         """Raise DamageError if rounds are not where the manifest says; note whose last one is here.
@@ -105,11 +146,9 @@ class RoundFile:
         What comes behind a partition's last round could not be put to its second any more.
         """
         partition, offset = rounds.partition, rounds.messages[-1].number
-        end = self.ends.get(partition) if self.ends is not None else None
-        if not 0 <= partition < self.partitions:
-            told = f"the manifest says {self.partitions} partitions"
-        elif self.ends is None:
-            return
+        end = self.ends.get(partition)
+        if not 0 <= partition < self._partitions:
+            told = f"the manifest says {self._partitions} partitions"
         elif end is None:
             told = "the manifest says that it has no rounds"
         elif offset >= end:
@@ -121,7 +160,7 @@ class RoundFile:
                 ended.add(partition)
             return
         reason = f"offset {offset} of partition {partition}; {told}"
-        raise DamageError(self.path, position, reason)
+        raise DamageError(self._path, position, reason)
 
     def _of_records(self, part: Records) -> Iterator[FiledRounds]:
         """Yield what no kernel has read."""
@@ -132,7 +171,7 @@ class RoundFile:
             try:
                 made = _made(shape, datum, codec)
             except ValueError as error:
-                trouble = DamageError(self.path, part.position, str(error))
+                trouble = DamageError(self._path, part.position, str(error))
                 break
             by_partition[datum["partition"]].append(made)
         for partition, own in by_partition.items():

@@ -4,6 +4,8 @@ import itertools
 import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -15,7 +17,7 @@ from ops.recording import messages
 from ops.recording import source as sources
 from ops.recording.manifest import Manifest
 from ops.recording.order import Slot, round_slots, slots
-from ops.recording.rounds import RoundFile
+from ops.recording.rounds import RoundFile, RoundReader
 from ops.recording.source import Item, Source
 from ops.recording.writer import RecordingWriter
 from schemas.codec import Codec
@@ -137,7 +139,12 @@ def test_rounds_in_the_order_of_their_file(entries: list[Entry], gaps: list[int]
             assert file.ends == {p: own[-1][1] + 1 for p, own in wanted.items()}
             for kernels in (False, True):
                 found = defaultdict[int, list[tuple[bytes, int, int | None, int, int]]](list)
-                for rounds in file.read(pool, kernels=kernels):
+                with closing(
+                    RoundReader(replace(file, ends=None), pool, kernels=kernels)
+                ) as reader:
+                    assert reader.ends == file.ends
+                    every = list(reader.read())
+                for rounds in every:
                     columns = zip(
                         rounds.messages, rounds.times_ms.tolist(), rounds.ends_ms.tolist(),
                         rounds.results.tolist(), strict=True,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from ops.log.entry import Entry
 from ops.recording.container import ContainerWriter, DamageError
 from ops.recording.manifest import Manifest, TopicSummary
-from ops.recording.rounds import RoundFile
+from ops.recording.rounds import RoundFile, RoundReader
 from ops.recording.shape import shape_of
 from schemas.codec import Codec
 from schemas.topics import PROBE_ROUND
@@ -38,9 +39,9 @@ def written(path: Path, places: Sequence[tuple[int, int]], block: int) -> Path:
 def read(file: RoundFile, *, kernels: bool) -> tuple[list[tuple[int, int]], str]:
     """Return partition and offset of the rounds that are given, and what is wrong then."""
     found: list[tuple[int, int]] = []
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, closing(RoundReader(file, pool, kernels=kernels)) as reader:
         try:
-            for rounds in file.read(pool, kernels=kernels):
+            for rounds in reader.read():
                 found += [(rounds.partition, message.number) for message in rounds.messages]
         except DamageError as damage:
             return found, damage.reason
@@ -52,8 +53,8 @@ def read(file: RoundFile, *, kernels: bool) -> tuple[list[tuple[int, int]], str]
     ("ends", "places", "reason"),
     [
         ({0: 3, 1: 8}, [(0, 2), (1, 6), (1, 7)], ""),
-        # What a recorder writes that is killed, and what one does that began in the middle.
-        (None, [(0, 2), (0, 1), (3, 9)], ""),
+        (None, [(0, 2), (3, 9), (0, 3)], ""),
+        (None, [(0, 2), (0, 1)], "offset 1 of partition 0; it stands behind the last one, of"),
         ({0: 3}, [(0, 2), (1, 6)], "offset 6 of partition 1; the manifest says that it has no"),
         ({0: 2}, [(0, 1), (0, 2)], "the manifest says that the last one is before offset 2"),
         ({0: 3}, [(0, 2), (0, 1)], "offset 1 of partition 0; it stands behind the last one, of"),
@@ -84,6 +85,19 @@ def test_partitions_of_a_block_come_one_after_the_other(tmp_path: Path, kernels:
     found, said = read(file, kernels=kernels)
     assert found == [(2, 0), (2, 1), (1, 5), (1, 6), (0, 0)]
     assert said == ""
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_ends_that_nobody_has_told_are_found(tmp_path: Path, kernels: bool) -> None:
+    """Up to where the file is whole, in blocks of several partitions, too."""
+    places = [(2, 4), (1, 5), (2, 5), (1, 6), (0, 0), (2, 6)]
+    path = written(tmp_path / "r.avro", places, 2)
+    with ThreadPoolExecutor(1) as pool:
+        for cut, ends in ((0, {0: 1, 1: 7, 2: 7}), (1, {1: 7, 2: 6})):
+            path.write_bytes(path.read_bytes()[: path.stat().st_size - cut])
+            file = RoundFile(path, PARTITIONS, None)
+            with closing(RoundReader(file, pool, kernels=kernels)) as reader:
+                assert reader.ends == ends
 
 
 @pytest.mark.parametrize(
