@@ -17,7 +17,7 @@ from localizer.config import build_config as localizer_config
 from ops.bench.collectives.causes import Cause, Place
 from ops.log.reading import now_ms
 from ops.log.timespan import BEGINNING, Bound
-from ops.recording.diagnosis import CODEC, diagnose
+from ops.recording.diagnosis import BESIDE_ROUNDS, CODEC, diagnose
 from ops.recording.labels import SUFFIX, Label, Labels
 from ops.recording.recorder import DEFAULT_TOPICS, Recorder, Request
 from ops.recording.source import Source
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments).truth
     labels = Labels.read(given)
     detection = worker_config({}, dict(LAB_TABLES["worker"])).detection()
-    with Source(given.parent / labels.recording) as source:
+    with Source(given.parent / labels.recording, BESIDE_ROUNDS) as source:
         live = decided_live(source)
         core = localizer_config({}, {}).core(source.manifest.cluster)
         now = diagnose(source, detection, core, lambda: False, lambda _: None).events

@@ -209,3 +209,79 @@ def test_a_batch_is_bounded_by_records_and_by_slots(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(detecting, "BATCH_RECORDS", 10**9)
     monkeypatch.setattr(detecting, "BATCH_SLOTS", 5)
     assert list(batches(sizes, int)) == [sizes[:5], sizes[5:]]
+
+
+# Time, end and number of results of a round.
+Plain = tuple[int, int, int]
+
+
+def plain(partition: int, first_offset: int, rounds: Sequence[Plain]) -> FiledRounds:
+    """Return rounds that no worker can read: what is said of them is their places alone."""
+    times_ms, ends_ms, results = (
+        np.array(column, np.int64) for column in zip(*rounds, strict=True)
+    )
+    messages = [LogMessage(b"", first_offset + n, at_ms) for n, (at_ms, _, _) in enumerate(rounds)]
+    return FiledRounds(partition, messages, times_ms, ends_ms, results)
+
+
+def slots_of(
+    by_partition: dict[int, list[Plain]], from_ms: int, to_ms: int
+) -> dict[int, tuple[int, int, int, dict[int, int]]]:
+    """Return by start what a slot says: its reach, rounds, results, and who was heard when."""
+    found: dict[int, tuple[int, int, int, dict[int, int]]] = {}
+    for partition, rounds in sorted(by_partition.items()):
+        at_ms = 0
+        for time_ms, end_ms, results in rounds:
+            at_ms = max(at_ms, time_ms)
+            if from_ms <= at_ms < to_ms:
+                start_ms = at_ms // SLOT_MS * SLOT_MS
+                reach_ms, records, sum_, heard = found.get(start_ms, (0, 0, 0, {}))
+                heard[partition] = at_ms
+                reach_ms = max(reach_ms, at_ms, end_ms)
+                found[start_ms] = reach_ms, records + 1, sum_ + results, heard
+    return found
+
+
+a_round = st.tuples(st.integers(0, 9_000), st.integers(0, 12_000), st.integers(0, 3))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rounds=st.dictionaries(st.integers(0, 3), st.lists(a_round, min_size=1, max_size=12)),
+    bounds=st.tuples(st.integers(-1, 5_000), st.integers(3_000, 10_000)),
+    shuffle=st.randoms(use_true_random=False),
+)
+def test_slots_hold_what_goes_in_their_second(
+    rounds: dict[int, list[Plain]], bounds: tuple[int, int], shuffle: Random
+) -> None:
+    """Timestamps go back; each slot is given once, in order, as soon as nothing can be added."""
+    from_ms, to_ms = bounds
+    ends = {partition: len(own) for partition, own in rounds.items()}
+    wanted = slots_of(rounds, from_ms, to_ms)
+    read: dict[int, int] = dict.fromkeys(rounds, 0)
+    found: list[RoundSlot[Detected]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(detecting, "BATCH_RECORDS", 1)
+        detection = Detection(CLUSTER, DetectionConfig())
+        workers = FileDetection(detection, ends, from_ms=from_ms, to_ms=to_ms)
+        while left := [p for p in sorted(rounds) if read[p] < ends[p]]:
+            partition = shuffle.choice(left)
+            begin, count = read[partition], shuffle.randint(1, 4)
+            some = rounds[partition][begin : begin + count]
+            workers.add(plain(partition, begin, some))
+            read[partition] += len(some)
+            found += workers.pop_due()
+            waits = [p for p in rounds if read[p] < ends[p]]
+            times_ms = [max((0, *(r[0] for r in rounds[p][: read[p]]))) for p in waits]
+            past_ms = min(times_ms, default=to_ms) // SLOT_MS * SLOT_MS if waits else to_ms
+            assert [s.start_ms for s in found] == [s for s in sorted(wanted) if s < past_ms]
+            assert workers.ended is (past_ms >= to_ms)
+        found += workers.finish()
+    assert {
+        s.start_ms: (s.reach_ms, s.rounds.records, s.rounds.results, s.rounds.heard_ms)
+        for s in found
+    } == wanted
+    assert [s.start_ms for s in found] == sorted(wanted)
+    counts = [sum(s.rounds.refused.values()) for s in found]
+    assert counts == sorted(counts)
+    assert counts[-1:] == [sum(records for _, records, _, _ in wanted.values())][: len(counts)]
