@@ -204,7 +204,7 @@ def test_bounds_end_the_reading(recorded: list[list[Item]]) -> None:
 def test_a_batch_is_bounded_by_records_and_by_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends with the slot that reaches either."""
     sizes = [3, 1, 4, 1, 5, 9, 2, 6]
-    monkeypatch.setattr(detecting, "BATCH_RECORDS", 7)
+    monkeypatch.setattr(detecting, "BATCH_RECORDS", 8)
     assert list(batches(sizes, int)) == [[3, 1, 4], [1, 5, 9], [2, 6]]
     monkeypatch.setattr(detecting, "BATCH_RECORDS", 10**9)
     monkeypatch.setattr(detecting, "BATCH_SLOTS", 5)
@@ -242,13 +242,15 @@ def slots_of(
     return found
 
 
-a_round = st.tuples(st.integers(0, 9_000), st.integers(0, 12_000), st.integers(0, 3))
+# Half seconds, so that bounds and rounds meet.
+times = st.integers(0, 18).map(lambda halves: 500 * halves)
+a_round = st.tuples(times, st.integers(0, 12_000), st.integers(0, 3))
 
 
 @settings(max_examples=150, deadline=None)
 @given(
     rounds=st.dictionaries(st.integers(0, 3), st.lists(a_round, min_size=1, max_size=12)),
-    bounds=st.tuples(st.integers(-1, 5_000), st.integers(3_000, 10_000)),
+    bounds=st.tuples(times, times),
     shuffle=st.randoms(use_true_random=False),
 )
 def test_slots_hold_what_goes_in_their_second(
@@ -282,6 +284,21 @@ def test_slots_hold_what_goes_in_their_second(
         for s in found
     } == wanted
     assert [s.start_ms for s in found] == sorted(wanted)
+    # In the order of the partitions, as is what they publish.
+    assert all(list(s.rounds.heard_ms) == sorted(s.rounds.heard_ms) for s in found)
     counts = [sum(s.rounds.refused.values()) for s in found]
     assert counts == sorted(counts)
     assert counts[-1:] == [sum(records for _, records, _, _ in wanted.values())][: len(counts)]
+
+
+def test_workers_take_a_batch_of_rounds_or_of_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rounds wait for others, but not for longer than a partition of many slots."""
+    monkeypatch.setattr(detecting, "BATCH_RECORDS", 5)
+    monkeypatch.setattr(detecting, "BATCH_SLOTS", 2)
+    workers = FileDetection(Detection(CLUSTER, DetectionConfig()), {0: 100})
+    given_out = []
+    for offset, at_ms in enumerate([0, 100, 200, 1_000, 1_100, 1_200, 2_000, 3_000, 3_100]):
+        workers.add(plain(0, offset, [(at_ms, 0, 1)]))
+        given_out.append([slot.start_ms for slot in workers.pop_due()])
+    # By the fifth round, and by the third of the slots that are there at 3 s.
+    assert given_out == [[], [], [], [], [0], [], [], [1_000, 2_000], []]
