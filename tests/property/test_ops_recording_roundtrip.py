@@ -47,7 +47,7 @@ entry = st.builds(
     Entry,
     partition=st.integers(0, PARTITIONS - 1),
     offset=st.just(0),
-    timestamp_ms=st.none() | st.integers(0, 2**43),
+    timestamp_ms=st.none() | st.just(0) | st.integers(0, 2**43),
     key=st.none() | st.binary(max_size=12) | st.text(max_size=8).map(str.encode),
     value=value,
     headers=st.lists(header, max_size=3).map(tuple),

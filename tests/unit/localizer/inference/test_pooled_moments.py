@@ -363,6 +363,16 @@ def test_the_usual_share_is_the_median_bin(
     assert shares.share("c5", now) is None
 
 
+def test_a_component_that_no_5_tuple_crosses_is_forgotten() -> None:
+    """With the next bin: what its share was is not asked for any more, however often it is late."""
+    known, shares = network(), UsualShares()
+    for number in range(LEAST_USUAL + 2):
+        shares.note({"c7": 1, "c99": 1}, (), known, number)
+        shares.note({"c7": 1}, (), known, number)
+    assert shares.share("c7", LEAST_USUAL + 2) is not None
+    assert shares.share("c99", LEAST_USUAL + 2) is None
+
+
 @given(
     log_chances=st.lists(st.floats(-40.0, LOG_MOMENT), min_size=1, max_size=12),
     more=st.floats(-40.0, LOG_MOMENT),

@@ -1,6 +1,7 @@
 """Detection in a process of its own: what it says, and how it ends."""
 
 import os
+import shutil
 import signal
 from collections.abc import Sequence
 from multiprocessing import active_children
@@ -8,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from localizer.config import CoreConfig
 from ops.recording import detection_process
 from ops.recording.detecting import Detected
 from ops.recording.detection_process import DetectionTask, LostProcessError, detected_rounds
+from ops.recording.diagnosis import BESIDE_ROUNDS, diagnose
 from ops.recording.export import export
-from ops.recording.manifest import load
+from ops.recording.manifest import Manifest, load, save
 from ops.recording.order import RoundSlot
 from ops.recording.rounds import RoundFile
+from ops.recording.source import Source
+from schemas.topics import PROBE_ROUND
 from streams.config import DetectionConfig
 from tests.unit.ops.recording.test_diagnosis import incident
 
@@ -99,6 +104,32 @@ def test_a_process_that_ends_too_early_is_told(
     ):
         list(rounds)
     assert "AttributeError" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_diagnosis_whose_rounds_were_not_waited_for_is_stopped(
+    task: DetectionTask, tmp_path: Path
+) -> None:
+    """Also where there are no other records at which it could be seen."""
+    topics = load(task.file.path.parent).topics
+    rounds = {PROBE_ROUND.name: topics[PROBE_ROUND.name]}
+    save(tmp_path, Manifest("lab-7", "now", None, None, complete=True, topics=rounds))
+    shutil.copy(task.file.path, tmp_path)
+    with Source(tmp_path, BESIDE_ROUNDS) as source:
+        found = diagnose(source, task.config, CoreConfig(cluster="lab-7"), lambda: True, print)
+    assert found.stopped
+    assert found.lacks == []
+
+
+def test_nothing_is_read_behind_the_bound(task: DetectionTask, tmp_path: Path) -> None:
+    """Where all partitions are past it: what is broken there is not seen."""
+    cut = tmp_path / "cut.avro"
+    cut.write_bytes(task.file.path.read_bytes()[:-1_000])
+    file = RoundFile(cut, task.file.partitions, task.file.ends)
+    begin_ms = told(task, 1)[0][0].start_ms
+    slots, damage = told(task._replace(file=file, to_ms=begin_ms + 9_500), 1)
+    assert [slot.start_ms for slot in slots] == [begin_ms + 1_000 * n for n in range(10)]
+    assert damage == ""
 
 
 def child() -> int:

@@ -190,6 +190,7 @@ def test_a_round_that_claims_to_end_late_lets_nothing_go_first() -> None:
     hour_us = 3_600_000_000
     assert round_end_ms(START_US, 900_000_001, START_US // 1_000) == START_US // 1_000 + 901
     assert round_end_ms(START_US + hour_us, 0, START_US // 1_000) == START_US // 1_000 + 90_000
+    assert round_end_ms(START_US, 0, 0) == START_US // 1_000 + 1
     assert round_end_ms(START_US + hour_us, 0, None) == (START_US + hour_us) // 1_000 + 1
 
 
