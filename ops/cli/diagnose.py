@@ -1,4 +1,4 @@
-"""`diagnose`: verdicts over a recording on a laptop, no broker and no processes."""
+"""`diagnose`: verdicts over a recording on a laptop, without a broker."""
 
 import json
 from pathlib import Path
@@ -68,6 +68,7 @@ def diagnose(
                 lambda d: line.show(_progress(d)),
                 from_ms=event_time(from_, "--from"),
                 to_ms=event_time(to, "--to"),
+                processes=2,
             )
         except DamageError as error:
             raise CliError(str(error), DAMAGED) from error

@@ -134,7 +134,7 @@ def diagnose(
     from_ms: int | None = None,
     to_ms: int | None = None,
     observe: Observe = _nothing,
-    processes: int = 2,
+    processes: int = 1,
 ) -> Diagnosis:
     """Run detection and localization over a recording, second by second of its event time.
 

@@ -56,7 +56,9 @@ def verdicts_of(
         If a process that detects was killed.
     """
     made = _Made()
-    found = diagnose(recording, detection, core, stop, lambda _: None, observe=made.add_anomaly)
+    found = diagnose(
+        recording, detection, core, stop, lambda _: None, observe=made.add_anomaly, processes=2
+    )
     for event in found.events:
         made.add_event(event)
     return MadeAnew(sorted(made.records, key=lambda record: record.timestamp_ms or 0), found.damage)

@@ -93,8 +93,7 @@ def results_a_cpu_second(folder: Path, *, faults: int = 0) -> list[float]:
 
     with Source(folder, BESIDE_ROUNDS) as source:
         core = CoreConfig(cluster=source.manifest.cluster)
-        # In one process: its CPU time is that of all the work.
-        found = diagnose(source, DetectionConfig(), core, lambda: False, progress, processes=1)
+        found = diagnose(source, DetectionConfig(), core, lambda: False, progress)
     if len(marks) < 2 or (found.events and not faults):
         # Reported as not measured, which misses the bar.
         return []
