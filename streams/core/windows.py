@@ -7,7 +7,10 @@ closes, one pass gives the statistics of every 5-tuple in it (`streams.columns.s
 `streams.columns.closing`).
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -18,7 +21,7 @@ from streams.columns.closing import Chunk, Values
 from streams.columns.quantities import COUNT
 from streams.columns.rounds import RoundColumns
 from streams.columns.slots import slot_values, slotted
-from streams.columns.table import FIRST_ROWS, grown
+from streams.columns.table import FIRST_ROWS
 from streams.config import DetectionConfig
 from streams.core.clock import AgentClocks
 from streams.core.partition_arrays import OPEN_WINDOWS, SPILL, SlotArrays
@@ -39,10 +42,34 @@ LARGE_BYTES: Final = 16 * 2**20
 
 @dataclass(slots=True)
 class _Open:
-    """Chunks of one window index; `repeats` are rows of duplicate results."""
+    """Chunks of one window index, by agent; `repeats` are rows of duplicate results.
 
-    chunks: list[Chunk] = field(default_factory=list)
-    repeats: list[Int64s] = field(default_factory=list)
+    A window holds thousands of small ones, and a few agents at a time close theirs.
+    """
+
+    chunks: defaultdict[int, list[Chunk]] = field(default_factory=lambda: defaultdict(list))
+    repeats: defaultdict[int, list[Int64s]] = field(default_factory=lambda: defaultdict(list))
+
+    def pop(self, agents: Iterable[int]) -> tuple[list[Chunk], list[Int64s]]:
+        """Return what some agents have, and forget it."""
+        chunks: list[Chunk] = []
+        repeats: list[Int64s] = []
+        for agent in agents:
+            chunks += self.chunks.pop(agent, ())
+            repeats += self.repeats.pop(agent, ())
+        return chunks, repeats
+
+    def hand_over(self, former: int, agent: int, moved: Int64s) -> None:
+        """Give an agent what another one has of some rows."""
+        chunks, repeats = self.pop([former])
+        for rows, values in chunks:
+            here = np.isin(rows, moved)
+            for owner, own in ((agent, here), (former, ~here)):
+                if own.any():
+                    self.chunks[owner].append((rows[own], values[:, own]))
+        for rows in repeats:
+            # The results of one round.
+            self.repeats[agent if rows[0] in moved else former].append(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +112,8 @@ class Windows:
         self.window_ns = config.window_ns
         self._agents = agents
         self._open: dict[int, _Open] = {}
-        # Number of each 5-tuple's agent, by row.
-        self._agent_of = np.zeros(FIRST_ROWS, np.int64)
+        # Number of each 5-tuple's agent, by row; -1: not known.
+        self._agent_of = np.full(FIRST_ROWS, -1, np.int64)
         count = min(
             OPEN_WINDOWS, 2 + (config.lateness_ns + config.closing_spread_ns) // config.window_ns
         )
@@ -101,9 +128,7 @@ class Windows:
 
     def add_round(self, agent: int, rows: Int64s, columns: RoundColumns) -> Bools:
         """Add the results of a round; return which of them came in time."""
-        if len(rows) and int(rows.max()) >= len(self._agent_of):
-            self._agent_of = grown(self._agent_of, 2 * int(rows.max()))
-        self._agent_of[rows] = agent
+        self._note_agent(agent, rows)
         sent_ns, clocks = columns.sent_ns, self._agents.table
         timely: Bools = sent_ns >= clocks["first_open"][agent] * self.window_ns
         counted = timely & (sent_ns >= clocks["entry_ns"][agent])
@@ -117,12 +142,24 @@ class Windows:
             self._add(agent, window, rows[here], columns.values[:, here])
         return timely
 
+    def _note_agent(self, agent: int, rows: Int64s) -> None:
+        """Note who probes some 5-tuples; what is held of those that have moved goes with them."""
+        if len(rows) and int(rows.max()) >= len(self._agent_of):
+            more = 2 * int(rows.max()) - len(self._agent_of)
+            self._agent_of = np.pad(self._agent_of, (0, more), constant_values=-1)
+        before = self._agent_of[rows]
+        moved = (before != agent) & (before >= 0)
+        for former in np.unique(before[moved]).tolist() if moved.any() else ():
+            for window in self._open.values():
+                window.hand_over(former, agent, rows)
+        self._agent_of[rows] = agent
+
     def _add(self, agent: int, index: int, rows: Int64s, values: Int64s) -> None:
         """Add results of one window: in slots, if the agent has some for it, or as a chunk."""
         count = len(self.slots.spilled)
         ahead = index - int(self._agents.table["first_open"][agent])
         if ahead >= count or len(rows) > SPILL:
-            self._window(index).chunks.append((rows, values))
+            self._window(index).chunks[agent].append((rows, values))
             return
         if self.slots.spilled[index % count] + len(rows) > SPILL:
             self.spill_slots()
@@ -139,7 +176,7 @@ class Windows:
         index = sent_ns // self.window_ns
         entry_ns = self._agents.table["entry_ns"][agent]
         for window in np.unique(index[sent_ns >= entry_ns]).tolist():
-            self._window(window).repeats.append(rows[index == window])
+            self._window(window).repeats[agent].append(rows[index == window])
 
     def close(self, numbers: Int64s, after: Int64s, active_ns: int) -> list[ClosedWindow]:
         """Close windows of some agents; return them, lowest index first.
@@ -175,8 +212,12 @@ class Windows:
         slotted = rows < counts.shape[1]
         held: Bools = np.zeros(len(rows), np.bool_)
         held[slotted] = counts[:, rows[slotted]].any(axis=0)
-        # All chunks at once, as in `_parted`.
-        chunks = [chunk for window in self._open.values() for chunk, _ in window.chunks]
+        chunks = [
+            chunk
+            for window in self._open.values()
+            for own in window.chunks.values()
+            for chunk, _ in own
+        ]
         return held | np.isin(rows, np.concatenate([*chunks, np.zeros(0, np.int64)]))
 
     def fit_slots(self, rows: int) -> None:
@@ -200,54 +241,36 @@ class Windows:
         for place in np.flatnonzero(slots.spilled).tolist():
             used = int(slots.spilled[place])
             rows, values = slots.spill_rows[place, :used], slots.spill[place, :, :used]
-            first = self._agents.table["first_open"][self._agent_of[rows]]
+            agents = self._agent_of[rows]
+            first = self._agents.table["first_open"][agents]
             index = first + (place - first) % count
-            for window in np.unique(index).tolist():
-                here = index == window
-                self._window(window).chunks.append((rows[here], values[:, here]))
+            order = np.lexsort((agents, index))
+            rows, values, agents, index = rows[order], values[:, order], agents[order], index[order]
+            changes = (np.diff(agents) != 0) | (np.diff(index) != 0)
+            bounds = [0, *(1 + np.flatnonzero(changes)).tolist(), used]
+            for begin, end in pairwise(bounds):
+                own = self._window(int(index[begin])).chunks[int(agents[begin])]
+                own.append((rows[begin:end], values[:, begin:end]))
             slots.spilled[place] = 0
 
     def _closed(self, index: int, numbers: Int64s, in_slots: Int64s) -> ClosedWindow:
         """Take a window's results of some agents out; those of the latter may be in slots."""
-        mine = _Open()
-        if index in self._open:
-            mine, rest = self._parted(self._open.pop(index), numbers)
-            if rest.chunks or rest.repeats:
-                self._open[index] = rest
-        rows, sent, ok, values = self._values(index, in_slots, mine.chunks)
+        chunks: list[Chunk] = []
+        repeats: list[Int64s] = []
+        window = self._open.get(index)
+        if window is not None:
+            chunks, repeats = window.pop(numbers.tolist())
+            if not (window.chunks or window.repeats):
+                del self._open[index]
+        rows, sent, ok, values = self._values(index, in_slots, chunks)
         return ClosedWindow(
             index=index,
             rows=rows,
             sent=sent,
             ok=ok,
-            repeats=_repeats(rows, mine.repeats),
+            repeats=_repeats(rows, repeats),
             values=values,
         )
-
-    def _parted(self, window: _Open, numbers: Int64s) -> tuple[_Open, _Open]:
-        """Return what a window holds of some agents, and the rest."""
-        mine, rest = _Open(), _Open()
-        wanted = self._marked(numbers)
-        # All chunks at once: a window holds thousands of small ones, nearly each of one agent.
-        rows_of = [rows for rows, _ in window.chunks]
-        theirs = wanted[self._agent_of[np.concatenate([*rows_of, np.zeros(0, np.int64)])]]
-        before = np.concatenate(([0], np.cumsum(theirs))).tolist()
-        end = 0
-        for rows, values in window.chunks:
-            begin, end = end, end + len(rows)
-            count = before[end] - before[begin]
-            if count == len(rows):
-                mine.chunks.append((rows, values))
-            elif not count:
-                rest.chunks.append((rows, values))
-            else:
-                here = theirs[begin:end]
-                mine.chunks.append((rows[here], values[:, here]))
-                rest.chunks.append((rows[~here], values[:, ~here]))
-        for rows in window.repeats:
-            # The results of one round.
-            (mine if wanted[self._agent_of[rows[0]]] else rest).repeats.append(rows)
-        return mine, rest
 
     def _marked(self, numbers: Int64s) -> Bools:
         """Return marks of these agents, by number."""

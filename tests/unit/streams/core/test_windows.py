@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from schemas.units import SECOND_NS
 from streams.columns.quantities import COLUMNS, PERCENTS, STATISTICS
@@ -168,3 +170,45 @@ def test_floor_keeps_published_results_out() -> None:
     assert opened.agents.closed_ns == T + 20 * SECOND_NS
     (closed,) = opened.close(T + 60 * SECOND_NS)
     assert closed.sent.tolist() == [1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_agents_get_what_is_held_of_their_rows(data: st.DataObject) -> None:
+    """However much finds no slot, and whoever probed a row before: each closes its own rows."""
+    opened = Opened(10)
+    names = ["a", "b", "c"]
+    numbers = {name: opened.number(name) for name in names}
+    for window in range(3):
+        begin_ns = T + window * 10 * SECOND_NS
+        held: dict[int, tuple[str, list[int], int]] = {}
+        for _ in range(data.draw(st.integers(0, 12))):
+            name, row = data.draw(st.sampled_from(names)), data.draw(st.integers(0, 4))
+            # More than a row has slots for.
+            rtts = data.draw(st.lists(st.integers(1, 10**6), min_size=1, max_size=30))
+            if data.draw(st.booleans()):
+                rtts *= 4
+            at_ns = [begin_ns + place for place in range(len(rtts))]
+            repeats = data.draw(st.integers(0, 2))
+            timely = opened.windows.add_round(
+                numbers[name], rows(len(rtts), row), columns_at(at_ns, list(rtts))
+            )
+            assert timely.all()
+            if repeats:
+                again_ns = np.full(repeats, begin_ns, np.int64)
+                opened.windows.add_repeats(numbers[name], rows(repeats, row), again_ns)
+            _, had, counted = held.get(row, ("", [], 0))
+            held[row] = name, [*had, *rtts], counted + repeats
+        every = np.array(sorted(held), np.int64)
+        assert opened.windows.holding(every).all()
+        for name in data.draw(st.permutations(names)):
+            wanted = {row: own[1:] for row, own in held.items() if own[0] == name}
+            closed = opened.close(begin_ns + 10 * SECOND_NS, name)
+            assert [c.rows.tolist() for c in closed] == ([sorted(wanted)] if wanted else [])
+            for one in closed:
+                for place, row in enumerate(one.rows.tolist()):
+                    rtts, repeats = wanted[row]
+                    assert (one.sent[place], one.repeats[place]) == (len(rtts), repeats)
+                    found = dict(zip(COLUMNS, one.values[place].tolist(), strict=True))
+                    assert (found["min_ns"], found["max_ns"]) == (min(rtts), max(rtts))
+        assert not opened.windows.holding(np.arange(5)).any()
