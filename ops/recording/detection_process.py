@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ from ops.recording.order import RoundSlot
 from ops.recording.rounds import RoundFile, RoundReader
 from ops.recording.source import KERNELS_FROM_BYTES, THREADS
 from schemas.process import memory
-from schemas.process.signals import spawned_unasked
+from schemas.process.signals import ENDING
 from streams.config import DetectionConfig
 
 # Rounds of 2 to 3 million results, which are detected in a second.
@@ -123,13 +123,29 @@ def detected_rounds(
         with there:
             _widen(there)
             process = spawn.Process(target=_detect, args=(task, there), daemon=True)
-            with spawned_unasked():
+            with _spawned_unasked():
                 process.start()
         try:
             yield DetectedRounds(_received(here, process, stop))
         finally:
             process.kill()
             process.join()
+
+
+@contextmanager
+def _spawned_unasked() -> Iterator[None]:
+    """Keep SIGINT, SIGTERM and SIGHUP from a process that is spawned inside: the parent ends it.
+
+    From its first moment on: importing what it works with takes a second or two, in which Ctrl-C at
+    the terminal would end it with a traceback. To this thread they come afterwards.
+    """
+    # It is begun with the first process that is spawned, and takes the block off.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _widen(pipe: Connection) -> None:

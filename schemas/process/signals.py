@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Final
 
@@ -25,22 +24,6 @@ def ignore_stop() -> None:
     """Let SIGTERM and SIGINT do nothing: the parent ends this process."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
-
-
-@contextmanager
-def spawned_unasked() -> Iterator[None]:
-    """Keep SIGINT, SIGTERM and SIGHUP from a process that is spawned inside: the parent ends it.
-
-    From its first moment on: importing what it works with takes a second or two, in which Ctrl-C at
-    the terminal would end it with a traceback. To this thread they come afterwards.
-    """
-    # It is begun with the first process that is spawned, and takes the block off.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
