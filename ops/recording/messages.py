@@ -12,7 +12,7 @@ import numpy as np
 from ops.log.entry import Entry, Headers
 from ops.recording import message_kernel as kernel
 from ops.recording.message_plan import MAX_DEPTH, Column, Plan, make_plan
-from ops.recording.order import MAX_LEAD_MS, round_end_ms
+from ops.recording.order import MAX_LEAD_MS
 from ops.recording.rounds import FiledRounds
 from ops.recording.shape import shape_of
 from schemas import avro
@@ -77,18 +77,16 @@ class MessageBlock:
 
     def heads(self) -> list[Head]:
         """Return what the block says of each partition; a pass over the block for each."""
-        return [
-            _head(partition, self._places(partition))
-            for partition in dict.fromkeys(self.places[:, Column.PARTITION].tolist())
-        ]
+        return [_head(partition, self._places(partition)) for partition in self._partitions()]
 
     def of(self, partition: int) -> Iterator[Message]:
         """Yield the messages of a partition, in order."""
-        content, values = self.content, self.values
+        content, values, own = self.content, self.values, self._places(partition)
+        ends_ms = _ends_ms(own).tolist() if self.rounds else [0] * len(own)
         for (
             _, offset, timestamp_ms, key_at, key_bytes, at, end, headers_at, headers_end, headers,
-            started_us, sent_ns, results,
-        ) in self._places(partition).tolist():  # fmt: skip
+            _, _, results,
+        ), end_ms in zip(own.tolist(), ends_ms, strict=True):  # fmt: skip
             entry = Entry(
                 partition=partition,
                 offset=offset,
@@ -97,22 +95,14 @@ class MessageBlock:
                 value=None if at < 0 else values[at:end],
                 headers=_headers(content[headers_at:headers_end]) if headers else (),
             )
-            end_ms = 0
-            if self.rounds and at >= 0:
-                end_ms = round_end_ms(started_us, sent_ns if results else 0, entry.timestamp_ms)
             yield Message(entry, end_ms, results)
 
     def filed_rounds(self) -> Iterator[FiledRounds]:
         """Yield the rounds of each partition, in the order in which these appear."""
-        places, values = self.places, self.values
-        for partition in dict.fromkeys(places[:, Column.PARTITION].tolist()):
+        values = self.values
+        for partition in self._partitions():
             own = self._places(partition)
             times_ms, begins = own[:, Column.TIMESTAMP_MS], own[:, Column.VALUE_AT]
-            sent_ns = np.where(own[:, Column.RESULTS] > 0, own[:, Column.SENT_NS], 0)
-            # See `round_end_ms`.
-            ends_ms = own[:, Column.STARTED_US] // US_PER_MS + sent_ns // MS_NS + 1
-            timed = (times_ms != NULL) & (times_ms != 0)
-            ends_ms[timed] = np.minimum(ends_ms[timed], times_ms[timed] + MAX_LEAD_MS)
             yield FiledRounds(
                 partition=partition,
                 messages=[
@@ -127,13 +117,27 @@ class MessageBlock:
                     )
                 ],
                 times_ms=np.where(times_ms == NULL, 0, times_ms),
-                ends_ms=np.where(begins >= 0, ends_ms, 0),
+                ends_ms=_ends_ms(own),
                 results=own[:, Column.RESULTS],
             )  # fmt: skip
+
+    def _partitions(self) -> list[int]:
+        """Return the partitions in the order in which they appear."""
+        return list(dict.fromkeys(self.places[:, Column.PARTITION].tolist()))
 
     def _places(self, partition: int) -> Int64s:
         own = self.places[:, Column.PARTITION] == partition
         return self.places if own.all() else self.places[own]
+
+
+def _ends_ms(places: Int64s) -> Int64s:
+    """Return up to when rounds decide things, as `round_end_ms` says; 0 where there is no value."""
+    times_ms = places[:, Column.TIMESTAMP_MS]
+    sent_ns = np.where(places[:, Column.RESULTS] > 0, places[:, Column.SENT_NS], 0)
+    ends_ms = places[:, Column.STARTED_US] // US_PER_MS + sent_ns // MS_NS + 1
+    timed = (times_ms != NULL) & (times_ms != 0)
+    ends_ms[timed] = np.minimum(ends_ms[timed], times_ms[timed] + MAX_LEAD_MS)
+    return np.where(places[:, Column.VALUE_AT] >= 0, ends_ms, 0)
 
 
 def _head(partition: int, places: Int64s) -> Head:
