@@ -78,6 +78,7 @@ class RoundConsumer:
         self.joined = False
         # Partitions that are being rebuilt; another thread asks.
         self.rebuilding = 0
+        self._closing = False
         # Commits that another thread asked for, by partition; the latest counts.
         self._due: dict[int, TopicPartition] = {}
         self._due_lock = threading.Lock()
@@ -189,6 +190,7 @@ class RoundConsumer:
 
     def close(self) -> None:
         """Leave the group; partitions are released on the way."""
+        self._closing = True
         self._consumer.close()
 
     def end(self) -> None:
@@ -243,6 +245,10 @@ class RoundConsumer:
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Rebuild the sessions of new partitions, then let their rounds come."""
+        if self._closing:
+            # Another member has left, too. The client assigns its partitions itself, and takes
+            # them back before `close` returns; it would no longer answer what was committed.
+            return
         # Before it counts as joined: nobody may take it for ready in between.
         self.rebuilding = len(partitions)
         self.joined = True

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from schemas import topics
 from schemas.codec import Codec
@@ -16,7 +17,7 @@ from schemas.process.eventlog import EventLog
 from schemas.units import HOUR_NS, MS_NS, SECOND_NS
 from streams.config import WorkerConfig
 from streams.core.metrics import Metrics
-from streams.edge.consumer import BATCH, RoundConsumer
+from streams.edge.consumer import BATCH, TIMEOUT_S, RoundConsumer
 from streams.edge.engine import Engine
 from streams.edge.lookback import LogReader
 from streams.edge.publisher import Publisher
@@ -31,9 +32,11 @@ RECENT_S = int(time.time()) // 3600 * 3600 - 3600
 LOG = EventLog("test")
 
 
-def make_source(settings: KafkaSettings) -> tuple[Source, Engine]:
-    """Return a source whose announcements go nowhere, and its engine."""
-    config, codec, metrics = WorkerConfig(), Codec(), Metrics()
+def make_engine(
+    settings: KafkaSettings, config: WorkerConfig
+) -> tuple[Engine, Callable[[], tuple[RoundConsumer, Publisher]]]:
+    """Return an engine, and what connects it to Kafka."""
+    codec, metrics = Codec(), Metrics()
     engine = Engine(settings, codec, LOG, metrics, config.commit_s)
     restorer = Restorer(settings, config.detection(), codec, LOG)
 
@@ -41,10 +44,17 @@ def make_source(settings: KafkaSettings) -> tuple[Source, Engine]:
         consumer = RoundConsumer(config, restorer, engine, LOG, metrics)
         return consumer, Publisher(settings, session_timeout_s=config.session_timeout_s)
 
+    return engine, connect
+
+
+def make_source(settings: KafkaSettings) -> tuple[Source, Engine]:
+    """Return a source whose announcements go nowhere, and its engine."""
+    engine, connect = make_engine(settings, WorkerConfig())
+
     async def unheard(_number: int) -> None:
         return None
 
-    return Source(connect, engine, unheard, LOG, metrics), engine
+    return Source(connect, engine, unheard, LOG, Metrics()), engine
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
@@ -172,3 +182,54 @@ def test_one_thread_alone_touches_the_consumer(
     asyncio.run(scenario())
     assert "get_watermark_offsets" in WatchedConsumer.calls
     assert len(WatchedConsumer.threads - {threading.get_ident()}) == 1
+
+
+def test_a_member_that_closes_takes_over_nothing_that_another_has_just_left(
+    kafka: KafkaSettings,
+) -> None:
+    """Workers that end together: the partitions of one are assigned to the other as it closes.
+
+    It asked then what was committed, which a client that closes is not told: ten seconds each time.
+    """
+    settings = settings_of(kafka)
+    members: list[RoundConsumer] = []
+    engines: list[Engine] = []
+    for _ in range(2):
+        engine, connect = make_engine(settings, WorkerConfig(session_timeout_s=6.0))
+        consumer, publisher = connect()
+        engine.open(publisher, consumer.commit)
+        members.append(consumer)
+        engines.append(engine)
+    first, second = members
+    admin = AdminClient(settings.librdkafka())
+    group = settings.topic(WorkerConfig().group)
+
+    def settled(count: int) -> bool:
+        told = admin.describe_consumer_groups([group])[group].result(timeout=10)
+        assigned = [m for m in told.members if m.assignment.topic_partitions]
+        stable = told.state is ConsumerGroupState.STABLE
+        return stable and len(told.members) == len(assigned) == count
+
+    deadline = time.monotonic() + 60
+    settled_at = None
+    # Also what tells a member that it keeps what it has: one that has not heard it does not
+    # join again when the other leaves.
+    while settled_at is None or time.monotonic() < settled_at + 1.0:
+        assert time.monotonic() < deadline
+        for member in members:
+            member.poll()
+        if settled_at is None and all(e.partitions() for e in engines) and settled(2):
+            settled_at = time.monotonic()
+    second.close()
+    # The first is not asked meanwhile: what it is assigned waits for its next call.
+    while not settled(1):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    held = set(engines[0].partitions())
+    began = time.monotonic()
+    first.close()
+    assert time.monotonic() - began < TIMEOUT_S / 2
+    assert held
+    assert not engines[0].partitions()
+    for engine in engines:
+        engine.close()

@@ -351,10 +351,15 @@ class Rig:
         # Together: one that is left alone takes over the other's partitions, and hears no signal
         # before it has rebuilt them.
         with ThreadPoolExecutor(len(names)) as ending:
-            list(ending.map(self.group.kill if kill else self.group.stop, names))
+            codes = list(ending.map(self.group.kill if kill else self.group.stop, names))
         totals: dict[str, int] = {}
-        for child in children:
+        for child, code in zip(children, codes, strict=True):
             told = child.events("worker.stopped", "worker.metrics")
+            if not kill and (not told or told[-1]["event"] != "worker.stopped"):
+                raise RuntimeError(
+                    f"{child.name} ended with {code} and did not say at its end what it counted:\n"
+                    f"{child.log_tail()}"
+                )
             for key, value in (told[-1] if told else {}).items():
                 if isinstance(value, int):
                     totals[key] = totals.get(key, 0) + value
