@@ -360,14 +360,14 @@ class Lifecycle:
         """Return whether an open fault of an adjacent component began at the same time.
 
         Replies may take another way than probes. Those lost at the same fault share no component
-        with it except adjacent ones.
+        with it except adjacent ones. What few packets are lost at a cable of an RNIC shows at any
+        time after on its other cables, by which the probes of these replies left.
         """
         event = incident.event
-        return (
-            incident.group == claim.group
-            and event.component_id in claim.near
-            and abs(us_to_ns(event.onset_at) - claim.onset_ns) <= TOGETHER_NS
-        )
+        if incident.group != claim.group or event.component_id not in claim.near:
+            return False
+        together = abs(us_to_ns(event.onset_at) - claim.onset_ns) <= TOGETHER_NS
+        return together or _may_be_replies(incident, claim)
 
     def _may_outlast(self, incident: Incident, claim: Claim, now_ns: int) -> bool:
         """Return whether latency of a fault that is over may still be reported, in part.
@@ -538,6 +538,21 @@ def _is_outage_of(incident: Incident, claim: Claim) -> bool:
         and abs(us_to_ns(incident.event.onset_at) - claim.onset_ns) <= SPREAD_NS
         and bool(first)
         and len(claim.keys & first) >= OVERLAP * len(first)
+    )
+
+
+def _may_be_replies(incident: Incident, claim: Claim) -> bool:
+    """Return whether a cable of a bonded RNIC loses no more than replies that come by another one.
+
+    Of its 5-tuples at most as many lose replies as lose probes or replies at the leaking cable.
+    """
+    event = incident.event
+    return (
+        event.component_kind == claim.component_kind == ComponentKind.LINK
+        and {event.fault_kind, claim.kind.name} <= PARTIAL
+        and claim.kind.name not in SPECIFIC
+        and claim.bad * (event.bad_paths + event.good_paths)
+        <= event.bad_paths * (claim.bad + claim.good)
     )
 
 

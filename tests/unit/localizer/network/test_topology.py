@@ -18,6 +18,16 @@ def test_links_are_found_by_their_ends_in_either_order() -> None:
     assert topology.links_at("r0") == ["l0--r0"]
 
 
+def test_cables_of_one_rnic_are_bonded() -> None:
+    """Of a leaf's other cables, and of those between switches, none is."""
+    topology = small_fabric()
+    assert topology.bonded_links("l0--r0") == topology.bonded_links("l0--s0") == []
+    topology.set_component(link("l0b", "r0"))
+    assert topology.bonded_links("l0--r0") == ["l0b--r0"]
+    assert topology.bonded_links("l0b--r0") == ["l0--r0"]
+    assert topology.bonded_links("nobody") == topology.bonded_links("r0") == []
+
+
 def test_parents_lead_from_an_endpoint_to_its_host() -> None:
     """The RNIC holds the endpoint, the host the RNIC; a loop in the records ends."""
     topology = small_fabric()

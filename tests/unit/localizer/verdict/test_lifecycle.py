@@ -510,6 +510,30 @@ def test_a_shadow_next_door_is_no_second_fault() -> None:
     assert [e.component_id for e in life.step(claim("A", keys(4)), later, far)] == ["C"]
 
 
+def test_what_a_bonded_rnic_loses_of_replies_is_no_fault_of_its_other_cable() -> None:
+    """The losses of a leak come one by one, so that the cable beside it shows any time later."""
+    leak = claim("A", keys(6), kind="packet_loss")
+    beside = replace(
+        claim("B", keys(2, first=9), kind="packet_loss"),
+        near=frozenset("A"), onset_ns=START + 40 * SECOND_NS,
+    )  # fmt: skip
+    more = replace(beside, keys=keys(9, first=9), bad=9)
+    for other in (
+        more,
+        replace(beside, kind=KINDS["connectivity"]),
+        replace(beside, kind=KINDS["crc_error"]),
+        replace(beside, component_kind=ComponentKind.RNIC),
+        replace(beside, near=frozenset()),
+    ):
+        life = Life()
+        life.step(leak)
+        assert life.step(leak, beside, seconds=60) == []
+        assert [e.component_id for e in life.step(leak, other)] == ["B"]
+    life, cut = Life(), replace(leak, kind=KINDS["connectivity"])
+    life.step(cut)
+    assert [e.component_id for e in life.step(cut, beside, seconds=60)] == ["B"]
+
+
 def test_what_began_later_is_no_better_answer_for_an_undecided_fault() -> None:
     """While the old fault clears, the 5-tuples that are left are those a later one hits, too."""
     life = Life()
