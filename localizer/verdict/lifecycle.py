@@ -342,7 +342,10 @@ class Lifecycle:
         """Return whether enough of a claim's 5-tuples belong to no open fault."""
         if claim.group in HOST_GROUPS:
             return True
-        if any(self._shadows(incident, claim) for incident in self.open_faults()):
+        if any(
+            self._shadows(incident, claim) or _is_rest_of(incident, claim)
+            for incident in self.open_faults()
+        ):
             return False
         few = len(claim.keys) < self._config.min_flows
         over = [i for i in self.resolved_faults() if few or self._may_outlast(i, claim, now_ns)]
@@ -553,6 +556,21 @@ def _may_be_replies(incident: Incident, claim: Claim) -> bool:
         and claim.kind.name not in SPECIFIC
         and claim.bad * (event.bad_paths + event.good_paths)
         <= event.bad_paths * (claim.bad + claim.good)
+    )
+
+
+def _is_rest_of(incident: Incident, claim: Claim) -> bool:
+    """Return whether a claim is what is left of a delay that ends, as far as it can tell itself.
+
+    Windows of agents end one after another. The last 5-tuples that are late may be those whose
+    replies were, which cross other components: late since the fault began, and undecided between
+    these and where the fault is.
+    """
+    return (
+        incident.group == claim.group == LATENCY
+        and not claim.decided
+        and claim.onset_ns <= us_to_ns(incident.event.onset_at) + TOGETHER_NS
+        and not incident.components.isdisjoint(name for name, _ in claim.candidates)
     )
 
 

@@ -510,6 +510,27 @@ def test_a_shadow_next_door_is_no_second_fault() -> None:
     assert [e.component_id for e in life.step(claim("A", keys(4)), later, far)] == ["C"]
 
 
+def test_the_last_late_paths_of_a_delay_that_ends_are_no_second_fault() -> None:
+    """Undecided between other places and where it is, and late since it began; else they are."""
+    slow = replace(
+        claim("A", keys(8), kind="high_latency"), decided=False, confidence=0.4,
+        candidates=(("A", 0.4), ("A'", 0.4)),
+    )  # fmt: skip
+    rest = replace(
+        claim("B", keys(4, first=20), kind="high_latency"), decided=False, confidence=0.3,
+        candidates=(("B", 0.3), ("A'", 0.1)),
+    )  # fmt: skip
+    for other in (
+        replace(rest, decided=True),
+        replace(rest, onset_ns=START + 9 * SECOND_NS),
+        replace(rest, candidates=(("B", 0.3), ("C", 0.3))),
+    ):
+        life = Life()
+        life.step(slow)
+        assert life.step(rest, seconds=90) == []
+        assert [e.component_id for e in life.step(other)] == ["B"]
+
+
 def test_what_a_bonded_rnic_loses_of_replies_is_no_fault_of_its_other_cable() -> None:
     """The losses of a leak come one by one, so that the cable beside it shows any time later."""
     leak = claim("A", keys(6), kind="packet_loss")
