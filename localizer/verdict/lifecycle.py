@@ -547,29 +547,32 @@ def _is_outage_of(incident: Incident, claim: Claim) -> bool:
 def _may_be_replies(incident: Incident, claim: Claim) -> bool:
     """Return whether a cable of a bonded RNIC loses no more than replies that come by another one.
 
-    Of its 5-tuples at most as many lose replies as lose probes or replies at the leaking cable.
+    About half of its 5-tuples get their replies by the leaking cable, and of those no larger share
+    is hit than of the 5-tuples whose probes cross it.
     """
     event = incident.event
     return (
         event.component_kind == claim.component_kind == ComponentKind.LINK
         and {event.fault_kind, claim.kind.name} <= PARTIAL
         and claim.kind.name not in SPECIFIC
+        and claim.bad <= claim.good
         and claim.bad * (event.bad_paths + event.good_paths)
         <= event.bad_paths * (claim.bad + claim.good)
     )
 
 
 def _is_rest_of(incident: Incident, claim: Claim) -> bool:
-    """Return whether a claim is what is left of a delay that ends, as far as it can tell itself.
+    """Return whether a claim is what is left of a delay that ends.
 
     Windows of agents end one after another. The last 5-tuples that are late may be those whose
-    replies were, which cross other components: late since the fault began, and undecided between
-    these and where the fault is.
+    replies were, which cross other components. There are fewer of them, they are late since the
+    fault began, and the claim is undecided between other places and where the fault is.
     """
     return (
         incident.group == claim.group == LATENCY
         and not claim.decided
-        and claim.onset_ns <= us_to_ns(incident.event.onset_at) + TOGETHER_NS
+        and len(claim.keys) < len(incident.first or ())
+        and abs(claim.onset_ns - us_to_ns(incident.event.onset_at)) <= TOGETHER_NS
         and not incident.components.isdisjoint(name for name, _ in claim.candidates)
     )
 

@@ -523,6 +523,8 @@ def test_the_last_late_paths_of_a_delay_that_ends_are_no_second_fault() -> None:
     for other in (
         replace(rest, decided=True),
         replace(rest, onset_ns=START + 9 * SECOND_NS),
+        replace(rest, onset_ns=START - 9 * SECOND_NS),
+        replace(rest, keys=keys(8, first=20)),
         replace(rest, candidates=(("B", 0.3), ("C", 0.3))),
     ):
         life = Life()
@@ -534,6 +536,8 @@ def test_the_last_late_paths_of_a_delay_that_ends_are_no_second_fault() -> None:
 def test_what_a_bonded_rnic_loses_of_replies_is_no_fault_of_its_other_cable() -> None:
     """The losses of a leak come one by one, so that the cable beside it shows any time later."""
     leak = claim("A", keys(6), kind="packet_loss")
+    # All of its 5-tuples have lost something by then.
+    worn = replace(claim("A", keys(6), kind="packet_loss"), good=0)
     beside = replace(
         claim("B", keys(2, first=9), kind="packet_loss"),
         near=frozenset("A"), onset_ns=START + 40 * SECOND_NS,
@@ -550,6 +554,10 @@ def test_what_a_bonded_rnic_loses_of_replies_is_no_fault_of_its_other_cable() ->
         life.step(leak)
         assert life.step(leak, beside, seconds=60) == []
         assert [e.component_id for e in life.step(leak, other)] == ["B"]
+    life = Life()
+    life.step(worn)
+    most = replace(beside, keys=keys(4, first=9), bad=4)
+    assert [e.component_id for e in life.step(worn, most, seconds=60)] == ["B"]
     life, cut = Life(), replace(leak, kind=KINDS["connectivity"])
     life.step(cut)
     assert [e.component_id for e in life.step(cut, beside, seconds=60)] == ["B"]
