@@ -269,12 +269,16 @@ class Topology:
         link = self._components.get(link_id)
         return () if link is None else tuple(end for end in (link.a, link.b) if end is not None)
 
+    def rnics_at(self, link_id: str) -> list[str]:
+        """Return the RNICs that a link joins."""
+        return [end for end in self.ends(link_id) if self.kind(end) is ComponentKind.RNIC]
+
     def bonded_links(self, link_id: str) -> list[str]:
         """Return the other cables of the RNIC that a cable ends at, sorted; none: it has no other.
 
         A bond sends probes by one of them and may get their replies by another.
         """
-        rnics = [end for end in self.ends(link_id) if self.kind(end) is ComponentKind.RNIC]
+        rnics = self.rnics_at(link_id)
         return sorted({cable for at in rnics for cable in self.links_at(at)} - {link_id})
 
     def neighbours(self, component_id: str) -> list[str]:

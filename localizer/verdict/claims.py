@@ -144,10 +144,9 @@ def make_claim(
 def _near(topology: Topology, component_id: str) -> frozenset[str]:
     """Return what is adjacent to a component; of an RNIC's cable also the RNIC's other cables."""
     ends = topology.ends(component_id)
-    bonded = [end for end in ends if topology.kind(end) is ComponentKind.RNIC]
     return frozenset(
         found
-        for at in (component_id, *bonded)
+        for at in (component_id, *topology.rnics_at(component_id))
         for found in (*topology.neighbours(at), *topology.links_at(at), *ends)
     )
 

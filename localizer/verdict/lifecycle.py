@@ -360,17 +360,17 @@ class Lifecycle:
 
     @staticmethod
     def _shadows(incident: Incident, claim: Claim) -> bool:
-        """Return whether an open fault of an adjacent component began at the same time.
+        """Return whether a claim is of replies that an open fault of an adjacent component loses.
 
         Replies may take another way than probes. Those lost at the same fault share no component
-        with it except adjacent ones. What few packets are lost at a cable of an RNIC shows at any
-        time after on its other cables, by which the probes of these replies left.
+        with it except adjacent ones, and begin with it. Of a cable of an RNIC that loses few
+        packets they show at any time after, on the RNIC's other cables.
         """
-        event = incident.event
-        if incident.group != claim.group or event.component_id not in claim.near:
-            return False
-        together = abs(us_to_ns(event.onset_at) - claim.onset_ns) <= TOGETHER_NS
-        return together or _may_be_replies(incident, claim)
+        return (
+            incident.group == claim.group
+            and incident.event.component_id in claim.near
+            and (_began_together(incident, claim) or _may_be_replies(incident, claim))
+        )
 
     def _may_outlast(self, incident: Incident, claim: Claim, now_ns: int) -> bool:
         """Return whether latency of a fault that is over may still be reported, in part.
@@ -544,6 +544,10 @@ def _is_outage_of(incident: Incident, claim: Claim) -> bool:
     )
 
 
+def _began_together(incident: Incident, claim: Claim) -> bool:
+    return abs(us_to_ns(incident.event.onset_at) - claim.onset_ns) <= TOGETHER_NS
+
+
 def _may_be_replies(incident: Incident, claim: Claim) -> bool:
     """Return whether a cable of a bonded RNIC loses no more than replies that come by another one.
 
@@ -572,7 +576,7 @@ def _is_rest_of(incident: Incident, claim: Claim) -> bool:
         incident.group == claim.group == LATENCY
         and not claim.decided
         and len(claim.keys) < len(incident.first or ())
-        and abs(claim.onset_ns - us_to_ns(incident.event.onset_at)) <= TOGETHER_NS
+        and _began_together(incident, claim)
         and not incident.components.isdisjoint(name for name, _ in claim.candidates)
     )
 

@@ -354,8 +354,8 @@ class Rig:
             codes = list(ending.map(self.group.kill if kill else self.group.stop, names))
         totals: dict[str, int] = {}
         for child, code in zip(children, codes, strict=True):
-            told = child.events("worker.stopped", "worker.metrics")
-            if not kill and (not told or told[-1]["event"] != "worker.stopped"):
+            told = child.events("worker.stopped", *(["worker.metrics"] if kill else []))
+            if not (told or kill):
                 raise RuntimeError(
                     f"{child.name} ended with {code} and did not say at its end what it counted:\n"
                     f"{child.log_tail()}"
