@@ -7,7 +7,7 @@ share the possible ways of their replies, so these are computed once per group.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -84,13 +84,13 @@ def possible_groups(
     parts = [_possible(replies, ends, crossed[first], good)]
     group = np.zeros(len(bad), np.int64)
     group[rows] = 1 + alike
-    known: dict[tuple[int | str, ...], int] = {}
+    known: dict[tuple[Hashable, ...], int] = {}
     for row in np.flatnonzero(alone).tolist():
         flow = bad[row]
         certain, shares = certain_components(flow), replies.shares(*flow.key[:2])
-        # The shares of a pair of leaves are one object: its id identifies them.
-        what: tuple[int | str, ...] = (
-            ~row if is_apart(flow) else id(shares),
+        # Their ends decide the shares.
+        what: tuple[Hashable, ...] = (
+            row if is_apart(flow) else frozenset(map(replies.end, flow.key[:2])),
             *filter(shares.__contains__, certain),
         )
         if what in known:
@@ -160,7 +160,7 @@ def _possible(
 
 
 def _alike(replies: ReplyWays, ends: Numbers, crossed: Int64s) -> tuple[Int64s, Int64s]:
-    """Group 5-tuples between the same leaves by the same switches.
+    """Group 5-tuples between the same leaves and bonds by the same switches and bonded cables.
 
     Parameters
     ----------
@@ -174,9 +174,9 @@ def _alike(replies: ReplyWays, ends: Numbers, crossed: Int64s) -> tuple[Int64s, 
     first : the first of each group
     alike : the group of each
     """
-    fabric = np.where(replies.in_fabric(crossed), crossed, NOTHING)
-    leaves = np.sort(replies.groups_of(ends), axis=1)
-    words = np.ascontiguousarray(np.concatenate([leaves, fabric], axis=1))
+    possible = np.where(replies.are_possible(crossed), crossed, NOTHING)
+    leaves, bonds = (np.sort(of(ends), axis=1) for of in (replies.groups_of, replies.bonds_of))
+    words = np.ascontiguousarray(np.concatenate([leaves, bonds, possible], axis=1))
     lines = words.view(np.dtype((np.void, words.dtype.itemsize * words.shape[1]))).ravel()
     _, first, alike = np.unique(lines, return_index=True, return_inverse=True)
     # In the order of the 5-tuples, not of numbers, which depend on what the index met first.
@@ -212,8 +212,7 @@ class ResolvedFaults:
         for ended_ns, blamed in ended:
             for component in blamed:
                 self._ended_ns[component] = max(ended_ns, self._ended_ns.get(component, 0))
-        # Replies cross the fabric alone.
-        self._replied = {c for c in self._ended_ns if replies.belongs_to_fabric(c)}
+        self._replied = {c for c in self._ended_ns if replies.may_cross(c)}
         self._paths = paths
         self._replies = replies
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from localizer.network.flow_index import CROSSED, NOTHING, FlowIndex, Numbers
-from localizer.network.replies import Leaves, ReplyWays, Shares
+from localizer.network.replies import End, Leaves, ReplyWays, Shares
 from localizer.network.topology import Topology
 from schemas.columns.arrays import Bools, Int64s
 from schemas.enums import ComponentKind
@@ -75,8 +75,9 @@ class Directions:
         if before is not None:
             self._ends = {place: ends for place, ends in before._ends.items() if self._joins(*ends)}
         self._crossed: dict[tuple[str, ...], tuple[str, ...]] = {}
-        # By the leaves of target and source the shares of components, and with those of directions.
-        self._returned: dict[tuple[Leaves, Leaves], tuple[Shares, Shares]] = {}
+        # By the leaves and bonds of target and source the shares of components, and with those of
+        # directions.
+        self._returned: dict[tuple[End, End], tuple[Shares, Shares]] = {}
         # Number of components, and of places.
         self._counted: tuple[int, int] = (0, 0)
         # What `rows` found in a version of the index, and `directed_counts`.
@@ -137,31 +138,32 @@ class Directions:
         One object while the shares are. Where nothing tells the direction, either is as likely.
         """
         shares = self.replies.shares(src, dst)
-        between = self.replies.leaves(dst), self.replies.leaves(src)
+        between = self.replies.end(dst), self.replies.end(src)
         known = self._returned.get(between)
         if known is None or known[0] is not shares:
             if len(self._returned) >= MOST_PAIRS:
                 self._returned.clear()
-            known = self._returned[between] = shares, shares | self._directed(shares, *between)
+            known = self._returned[between] = shares, shares | self._directed(shares, between)
         return known[1]
 
     def returning(self, src: str, dst: str, place: str) -> float:
         """Return the share of replies that cross a place: as in `returned`, for less."""
         cable, *way = self._ends.get(place, (place,))
-        if not self.replies.belongs_to_fabric(cable):
+        if not self.replies.may_cross(cable):
             return 0.0
         share = self.replies.shares(src, dst).get(cable, 0.0)
         if not share or not way:
             return share
-        ways = self._ways(cable, self.replies.leaves(dst), self.replies.leaves(src))
+        ways = self._ways(cable, self.replies.end(dst).leaves, self.replies.end(src).leaves)
         return share / len(ways) if tuple(way) in ways else 0.0
 
-    def _directed(self, shares: Shares, begin: Leaves, end: Leaves) -> Shares:
+    def _directed(self, shares: Shares, between: tuple[End, End]) -> Shares:
         """Return the shares of the directions in which packets between leaves cross cables."""
+        begin, end = between
         return {
             self._place(cable, *way): share / len(ways)
             for cable, share in shares.items()
-            for ways in (self._ways(cable, begin, end),)
+            for ways in (self._ways(cable, begin.leaves, end.leaves),)
             for way in ways
         }
 

@@ -3,14 +3,19 @@
 A trace follows the probe. The reply has another 5-tuple, ECMP hashes it anew, and no trace shows
 its path. Between the same two leaves it may take any way that probes are known to take, in either
 direction. So the share of known ways that cross a component is the probability that a reply does.
+
+An RNIC whose cables are bonded sends by one of them and gets what comes back by any. Each bond
+deals its packets by a hash of its own, so that a reply crosses either of two cables half of the
+time, whichever its probe crossed.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence, Set
 from itertools import chain, islice, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from localizer.network.flow_index import CROSSED, FIRST, NOTHING, FlowIndex, Numbers
 from localizer.network.topology import Topology
@@ -18,6 +23,8 @@ from schemas.columns.arrays import Bools, Floats, Int64s
 from schemas.enums import ComponentKind
 
 Leaves = frozenset[str]
+# The cables of an RNIC that has several.
+Bond = tuple[str, ...]
 Shares = dict[str, float]
 Pair = tuple[int, int]
 # The index's numbers of components, each with the probability that a reply crosses it.
@@ -38,6 +45,30 @@ SETTLED_CALLS: Final = 16
 PAIRS_AT_ONCE: Final = 4_096
 # Bits that hold a number of the index in a sort key.
 WORD: Final = 32
+# Pairs of bonded RNICs whose ways are remembered by name, a few kilobytes each.
+MOST_BONDED: Final = 4_096
+# What a component is to replies.
+HOSTS_OWN: Final = 0
+OF_FABRIC: Final = 1
+BONDED: Final = 2
+
+
+class End(NamedTuple):
+    """How an endpoint is joined to the fabric.
+
+    Attributes
+    ----------
+    leaves
+        Those that its RNIC is joined to.
+    bond
+        The RNIC's cables, if it has several.
+    """
+
+    leaves: Leaves
+    bond: Bond
+
+
+NOWHERE: Final = End(frozenset(), ())
 
 
 class ReplyWays:
@@ -54,14 +85,19 @@ class ReplyWays:
     def __init__(self, topology: Topology, index: FlowIndex) -> None:
         self._topology = topology
         self._index = index
-        self._leaves_of: dict[str, Leaves] = {}
+        self._ends: dict[str, End] = {}
         # Numbers of the groups of leaves, 0 for unknown ones; by the index's endpoint number the
         # number of its group.
         self._groups: dict[Leaves, int] = {frozenset(): 0}
         self._ranks: list[list[str]] = [[]]
         self._group: Int64s = np.full(FIRST, NOT_LOOKED_UP)
+        # Likewise numbers of bonds, 0 for none.
+        self._bonds: dict[Bond, int] = {(): 0}
+        self._bond: Int64s = np.zeros(FIRST, np.int64)
         self._between: dict[Pair, Numbered] = {}
         self._named: dict[Pair, Shares] = {}
+        # By bonds of source and target: the shares between their leaves, and these with the bonds'.
+        self._bonded: dict[tuple[Bond, Bond], tuple[Shares, Shares]] = {}
         self._ways: dict[int, dict[int, Ways]] = {}
         # By group: at which call of `prepare` its 5-tuples changed last.
         self._calls = 0
@@ -75,8 +111,8 @@ class ReplyWays:
         self._cabled: defaultdict[str, set[int]] = defaultdict(set)
         # Endpoints and numbers of the index that were looked up already.
         self._looked_up, self._prepared = 0, 1
-        # By the index's number: whether the component belongs to the fabric.
-        self._fabric = np.full(FIRST, NOT_LOOKED_UP, np.int8)
+        # By the index's number: what the component is to replies.
+        self._role = np.full(FIRST, NOT_LOOKED_UP, np.int8)
 
     def prepare(self) -> None:
         """Look up new endpoints and components, and count some ways, before anything breaks.
@@ -101,9 +137,7 @@ class ReplyWays:
 
     def renumber(self) -> None:
         """Follow the index after it renumbered its endpoints; drop those that left."""
-        self._leaves_of = {
-            e: found for e, found in self._leaves_of.items() if e in self._index.endpoints
-        }
+        self._ends = {e: found for e, found in self._ends.items() if e in self._index.endpoints}
         self._group, self._looked_up = np.full(FIRST, NOT_LOOKED_UP), 0
 
     def invalidate(
@@ -123,10 +157,10 @@ class ReplyWays:
         """
         groups = {self._number(self.leaves(end)) for end in ends}
         for end in moved:
-            self._leaves_of.pop(end, None)
+            self._ends.pop(end, None)
             number = self._index.endpoints.get(end)
             if number is not None and number < self._looked_up:
-                self._group[number] = self._number(self.leaves(end))
+                self._look_up(number, end)
         groups |= {self._number(self.leaves(end)) for end in ends & set(moved)}
         for group in groups:
             self._ways.pop(group, None)
@@ -140,21 +174,29 @@ class ReplyWays:
     def shares(self, src: str, dst: str) -> Shares:
         """Return by component the probability that a reply from `dst` to `src` crosses it.
 
-        Only switches and cables between them: if either cable of an RNIC might carry replies, that
-        would excuse the RNIC itself. Empty if the topology does not say to which leaves the
-        endpoints are joined.
+        Of the switches and cables between them, and the cables of bonded RNICs. Empty if the
+        topology does not say to which leaves the endpoints are joined.
         """
         pair = self._pair(src, dst)
         if pair is None:
             return NONE
-        found = self._named.get(pair)
-        if found is None:
+        between = self._named.get(pair)
+        if between is None:
             self._keep_shares([pair])
             numbers, chance = self._between[pair]
             names = map(self._index.name, numbers.tolist())
             # Ordered by what does not depend on the order in which the index met them.
-            found = self._named[pair] = dict(sorted(zip(names, chance.tolist(), strict=True)))
-        return found
+            between = self._named[pair] = dict(sorted(zip(names, chance.tolist(), strict=True)))
+        bonds = self.end(src).bond, self.end(dst).bond
+        if bonds == ((), ()):
+            return between
+        known = self._bonded.get(bonds)
+        if known is None or known[0] is not between:
+            if len(self._bonded) >= MOST_BONDED:
+                self._bonded.clear()
+            of_bonds = {cable: 1 / len(bond) for bond in bonds for cable in bond}
+            known = self._bonded[bonds] = between, between | of_bonds
+        return known[1]
 
     def numbered_shares(self, ends: Iterable[tuple[str, str]]) -> list[Numbered]:
         """Return `shares` of many by the index's numbers, for less: both (n,), in no order.
@@ -164,9 +206,27 @@ class ReplyWays:
         ends
             Source and target of each.
         """
+        ends = list(ends)
         pairs = [self._pair(src, dst) for src, dst in ends]
         self._keep_shares(pairs)
-        return [NO_NUMBERS if pair is None else self._between[pair] for pair in pairs]
+        return [
+            NO_NUMBERS if pair is None else self._with_bonds(self._between[pair], *both)
+            for pair, both in zip(pairs, ends, strict=True)
+        ]
+
+    def _with_bonds(self, between: Numbered, src: str, dst: str) -> Numbered:
+        """Return the shares between two endpoints' leaves with those of their bonded cables."""
+        known = self._index.components
+        more = {
+            known[cable]: 1 / len(bond)
+            for bond in (self.end(src).bond, self.end(dst).bond)
+            for cable in bond
+            if cable in known
+        }
+        if not more:
+            return between
+        numbers, chance = between
+        return np.append(numbers, list(more)), np.append(chance, list(more.values()))
 
     def _pair(self, src: str, dst: str) -> Pair | None:
         """Return the groups of leaves of two endpoints; None if either has none."""
@@ -242,16 +302,28 @@ class ReplyWays:
 
     def in_fabric(self, numbers: Int64s | Numbers) -> Bools:
         """Return which numbers of the index are components of the fabric, shape of `numbers`."""
+        found: Bools = self._roles(numbers) == OF_FABRIC
+        return found
+
+    def are_possible(self, numbers: Int64s | Numbers) -> Bools:
+        """Return by number of the index whether `may_cross`, shape of `numbers`."""
+        found: Bools = self._roles(numbers) >= OF_FABRIC
+        return found
+
+    def _roles(self, numbers: Int64s | Numbers) -> npt.NDArray[np.int8]:
         self._grow()
-        known = self._fabric[numbers]
+        known = self._role[numbers]
         if (known == NOT_LOOKED_UP).any():
             for number in np.unique(numbers[known == NOT_LOOKED_UP]).tolist():
-                self._fabric[number] = number != NOTHING and self.belongs_to_fabric(
-                    self._index.name(number)
-                )
-            known = self._fabric[numbers]
-        found: Bools = known == 1
-        return found
+                name = None if number == NOTHING else self._index.name(number)
+                self._role[number] = HOSTS_OWN if name is None else self._role_of(name)
+            known = self._role[numbers]
+        return known
+
+    def _role_of(self, component_id: str) -> int:
+        if self.belongs_to_fabric(component_id):
+            return OF_FABRIC
+        return BONDED if self._topology.bonded_links(component_id) else HOSTS_OWN
 
     def _uplinks(self, number: int) -> Numbered:
         """Return the share of each cable in what leaves or reaches a group of leaves."""
@@ -283,23 +355,36 @@ class ReplyWays:
         found: Int64s = self._group[ends]
         return found
 
+    def bonds_of(self, ends: Numbers) -> Int64s:
+        """Return the number of the bond of endpoints, both by number; 0: they have none."""
+        self._grow()
+        self._look_up_leaves()
+        found: Int64s = self._bond[ends]
+        return found
+
     def _look_up_leaves(self) -> None:
-        """Look up the leaves of endpoints that are new in the index."""
+        """Look up the leaves and bonds of endpoints that are new in the index."""
         if self._looked_up == len(self._index.endpoints):
             # The usual case; skipping known endpoints one by one would be quadratic over time.
             return
         for name, number in islice(self._index.endpoints.items(), self._looked_up, None):
-            self._group[number] = self._number(self.leaves(name))
+            self._look_up(number, name)
         self._looked_up = len(self._index.endpoints)
+
+    def _look_up(self, number: int, endpoint_id: str) -> None:
+        end = self.end(endpoint_id)
+        self._group[number] = self._number(end.leaves)
+        self._bond[number] = self._bonds.setdefault(end.bond, len(self._bonds))
 
     def _grow(self) -> None:
         """Grow the arrays with the index."""
         more = len(self._index.endpoints)
         if more > len(self._group):
             self._group = np.append(self._group, np.full(more, NOT_LOOKED_UP))
-        more = len(self._index.crossing) - len(self._fabric)
+            self._bond = np.append(self._bond, np.zeros(more, np.int64))
+        more = len(self._index.crossing) - len(self._role)
         if more > 0:
-            self._fabric = np.append(self._fabric, np.full(more, NOT_LOOKED_UP, np.int8))
+            self._role = np.append(self._role, np.full(more, NOT_LOOKED_UP, np.int8))
 
     def _number(self, leaves: Leaves) -> int:
         found = self._groups.get(leaves)
@@ -316,17 +401,29 @@ class ReplyWays:
         kinds = {self._topology.kind(end) for end in (known.a, known.b) if end is not None}
         return known.kind is ComponentKind.LINK and kinds == {ComponentKind.SWITCH}
 
+    def may_cross(self, component_id: str) -> bool:
+        """Return whether replies may cross a component that their probes did not."""
+        return self._role_of(component_id) != HOSTS_OWN
+
     def leaves(self, endpoint_id: str) -> Leaves:
         """Return the leaves that an endpoint's RNIC is joined to."""
-        if endpoint_id not in self._leaves_of:
+        return self.end(endpoint_id).leaves
+
+    def end(self, endpoint_id: str) -> End:
+        """Return how an endpoint is joined to the fabric."""
+        found = self._ends.get(endpoint_id)
+        if found is None:
             kinds = self._topology.kind
             held = self._topology.parents(endpoint_id)
             rnic = next((p for p in held if kinds(p) is ComponentKind.RNIC), None)
-            near = [] if rnic is None else self._topology.neighbours(rnic)
-            self._leaves_of[endpoint_id] = frozenset(
-                n for n in near if kinds(n) is ComponentKind.SWITCH
-            )
-        return self._leaves_of[endpoint_id]
+            found = NOWHERE if rnic is None else self._end_at(rnic)
+            self._ends[endpoint_id] = found
+        return found
+
+    def _end_at(self, rnic: str) -> End:
+        near, cables = self._topology.neighbours(rnic), self._topology.links_at(rnic)
+        leaves = (n for n in near if self._topology.kind(n) is ComponentKind.SWITCH)
+        return End(frozenset(leaves), tuple(cables) if len(cables) > 1 else ())
 
 
 def _by_owner(words: Int64s, owners: int) -> tuple[Int64s, list[tuple[int, int]]]:

@@ -5,7 +5,7 @@ In: `Evidence` and the `Explanation` found for it. Out: one `Case` per suspect.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
@@ -13,6 +13,7 @@ from scipy.special import bdtrc
 
 from localizer.facts.anomalies import LOSSY
 from localizer.facts.bad_flows import BadFlow
+from localizer.inference.bonds import share_out
 from localizer.inference.causes import Cause, Reason
 from localizer.inference.evidence import Evidence
 from localizer.inference.search import Explanation, Suspect
@@ -102,8 +103,16 @@ class Case:
 def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
     """Return one case for each suspect of an explanation."""
     # The best rival may score marginally better than the chosen column: ties go by name.
-    best = [s.shares[0][0] if s.shares else s.column for s in explanation.suspects]
-    blamed = {c.name for c in (evidence.causes[b] for b in best) if c.reason is Reason.COMPONENT}
+    suspects: dict[int, Suspect] = {}
+    for suspect in explanation.suspects:
+        shares = share_out(suspect.shares, evidence.bonds, evidence.problem.names)
+        # Of a bond two may have been suspects.
+        suspects.setdefault(
+            shares[0][0] if shares else suspect.column, replace(suspect, shares=shares)
+        )
+    blamed = {
+        c.name for c in (evidence.causes[best] for best in suspects) if c.reason is Reason.COMPONENT
+    }
     through: defaultdict[str, list[BadFlow]] = defaultdict(list)
     replies: defaultdict[str, set[FlowId]] = defaultdict(set)
     for flow in evidence.bad if blamed else ():
@@ -115,8 +124,7 @@ def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
     if len(blamed) > 1:
         through = without_earlier(through)
     return [
-        _case(evidence, suspect, place, through, replies)
-        for suspect, place in zip(explanation.suspects, best, strict=True)
+        _case(evidence, suspect, place, through, replies) for place, suspect in suspects.items()
     ]
 
 

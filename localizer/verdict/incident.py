@@ -70,6 +70,8 @@ class Incident:
         Bad 5-tuples that belong to it; None: taken over from a former process, not known yet.
     first
         Those that belonged to it soon after it opened or came back; None: not known.
+    replies
+        Bad 5-tuples that do not cross it, but whose replies it may have lost.
     quiet_ns
         Since when there has been no evidence; None: there is evidence.
     back_ns
@@ -86,6 +88,7 @@ class Incident:
     group: str
     keys: frozenset[FlowId] | None = None
     first: frozenset[FlowId] | None = None
+    replies: frozenset[FlowId] = frozenset()
     quiet_ns: int | None = None
     back_ns: int | None = None
     flapped: int = 0
@@ -104,6 +107,7 @@ class Incident:
     def come_back(self, now_ns: int, *, flaps: bool) -> None:
         """Start over: what it hit before says little about what it hits now."""
         self.back_ns, self.first, self.stood_ns = now_ns, None, None
+        self.replies = frozenset()
         self.flapped += flaps
 
     def let_pass(self, key: FlowId, onset_ns: int) -> bool:

@@ -221,14 +221,9 @@ class Leaks:
         Replies are lost at a leak as well, so that components which its probes do not cross seem to
         leak with it. While it lasts it explains their losses, and these are remembered for longer.
         """
-        bonded = self._sources.topology.bonded_links
-        beside = frozenset(cable for name in over for cable in bonded(name))
         for one in crossed:
             key = one.loss.key
-            if not blamed.isdisjoint(one.components):
-                continue
-            ways = replies.shares(*key[:2]).keys()
-            if not (beside.isdisjoint(one.components) and over.isdisjoint(ways)):
+            if blamed.isdisjoint(one.components) and not over.isdisjoint(replies.shares(*key[:2])):
                 self._sources.strays.explain(key, one.loss.lost_ns)
 
     def _counted(self, component: str, now_ns: int, components: int) -> Counted | None:

@@ -171,7 +171,10 @@ class Lifecycle:
                 (incident.place, incident.group)
             )
             kept = frozenset() if incident.group in HOST_GROUPS else incident.keys & bad
-            incident.keys = kept | (claim.keys if claim else frozenset())
+            if claim is not None:
+                kept |= claim.keys
+                incident.replies |= claim.replies
+            incident.keys = kept
             incident.note(now_ns)
             if claim or incident.keys:
                 incident.quiet_ns = None
@@ -363,23 +366,24 @@ class Lifecycle:
         """Return whether a claim is of replies that an open fault of an adjacent component loses.
 
         Replies may take another way than probes. Those lost at the same fault share no component
-        with it except adjacent ones, and begin with it. Of a cable of an RNIC that loses few
-        packets they show at any time after, on the RNIC's other cables.
+        with it except adjacent ones, and begin with it.
         """
         return (
             incident.group == claim.group
             and incident.event.component_id in claim.near
-            and (_began_together(incident, claim) or _may_be_replies(incident, claim))
+            and _began_together(incident, claim)
         )
 
     def _may_outlast(self, incident: Incident, claim: Claim, now_ns: int) -> bool:
-        """Return whether latency of a fault that is over may still be reported, in part.
+        """Return whether latency or loss of a fault that is over may still be reported, in part.
 
-        Windows tell it until they close. An agent that restarts in one takes back what was told of
-        its endpoints, which resolves the fault, and what is repeated then looks new.
+        Windows tell it until they close, and lost probes count for a minute. An agent that restarts
+        in one takes back what was told of its endpoints, which resolves the fault, and what is
+        repeated then looks new.
         """
         return (
-            incident.group == claim.group == LATENCY
+            incident.group == claim.group
+            and (claim.group == LATENCY or claim.kind.name in PARTIAL)
             and not _is_same(incident, claim)
             and now_ns - incident.over_ns < self._config.aftermath_ns
         )
@@ -388,9 +392,11 @@ class Lifecycle:
     def _left_over(incident: Incident, claim: Claim) -> bool:
         """Return whether a claim is the remainder of a fault that is over, or an agent's that ends.
 
-        A 5-tuple whose prober was away, or whose clock was wrong, is cleared late.
+        A 5-tuple whose prober was away, or whose clock was wrong, is cleared late; and one whose
+        replies were lost, later than those whose probes were as well.
         """
-        return claim.keys <= (incident.first or frozenset()) and claim.onset_ns <= incident.over_ns
+        hit = incident.replies.union(incident.first or ())
+        return claim.keys <= hit and claim.onset_ns <= incident.over_ns
 
     def _take_over(self, incident: Incident, claim: Claim, now_ns: int) -> list[Incident]:
         event = incident.event
@@ -546,23 +552,6 @@ def _is_outage_of(incident: Incident, claim: Claim) -> bool:
 
 def _began_together(incident: Incident, claim: Claim) -> bool:
     return abs(us_to_ns(incident.event.onset_at) - claim.onset_ns) <= TOGETHER_NS
-
-
-def _may_be_replies(incident: Incident, claim: Claim) -> bool:
-    """Return whether a cable of a bonded RNIC loses no more than replies that come by another one.
-
-    About half of its 5-tuples get their replies by the leaking cable, and of those no larger share
-    is hit than of the 5-tuples whose probes cross it.
-    """
-    event = incident.event
-    return (
-        event.component_kind == claim.component_kind == ComponentKind.LINK
-        and {event.fault_kind, claim.kind.name} <= PARTIAL
-        and claim.kind.name not in SPECIFIC
-        and claim.bad <= claim.good
-        and claim.bad * (event.bad_paths + event.good_paths)
-        <= event.bad_paths * (claim.bad + claim.good)
-    )
 
 
 def _is_rest_of(incident: Incident, claim: Claim) -> bool:

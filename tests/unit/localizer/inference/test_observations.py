@@ -63,9 +63,9 @@ FLOWS = st.lists(
 )  # fmt: skip
 
 
-@given(flows=FLOWS, candidates=st.sets(st.integers(0, 7)))
+@given(flows=FLOWS, candidates=st.sets(st.integers(0, 7)), bonded=st.sets(st.integers(0, 2)))
 def test_groups_say_what_each_would_alone(
-    flows: list[tuple[int, int, int, str]], candidates: set[int]
+    flows: list[tuple[int, int, int, str]], candidates: set[int], bonded: set[int]
 ) -> None:
     """The same columns with the same chances, whether the index knows the path or not."""
     fabric = small_fabric(spines=SPINES)
@@ -75,6 +75,8 @@ def test_groups_say_what_each_would_alone(
         component("e2", ComponentKind.ENDPOINT, parent="r2"),
     ):  # fmt: skip
         fabric.set_component(made)
+    for number in bonded:
+        fabric.set_component(link(f"l{(number + 1) % LEAVES}", f"r{number}"))
     index, cut = FlowIndex(), []
     for number, (src, dst, spine, what) in enumerate(flows):
         key, crossed = (f"e{src}", f"e{dst}", number), way(src, dst, spine)

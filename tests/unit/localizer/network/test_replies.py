@@ -1,5 +1,6 @@
 """The ways that replies may take: counted among the known ones between the same leaves."""
 
+import numpy as np
 import pytest
 
 from localizer.network.flow_index import FlowIndex
@@ -66,17 +67,41 @@ def test_shares_of_many_are_those_of_each() -> None:
     assert ReplyWays(fabric, known).numbered_shares([]) == []
 
 
-def test_a_bonded_rnic_gets_its_replies_by_either_tor() -> None:
-    """Each with its chance; its cables are not told."""
+def test_a_bonded_rnic_gets_its_replies_by_either_cable() -> None:
+    """And by either ToR, each with its chance; the only cable of another RNIC is not told."""
     fabric = small_fabric(spines=1)
     for made in (
         component("l0b", ComponentKind.SWITCH), link("l0b", "s0"), link("l0b", "r0"),
     ):  # fmt: skip
         fabric.set_component(made)
     other = over(0).replace("l0", "l0b")
-    found = ReplyWays(fabric, index(("e0", "e1", over(0)), ("e1", "e0", other))).shares("e0", "e1")
-    assert found["l0"] == found["l0b"] == pytest.approx(0.5)
-    assert found.keys().isdisjoint({"l0--r0", "l0b--r0"})
+    known = index(("e0", "e1", over(0)), ("e1", "e0", other))
+    ways = ReplyWays(fabric, known)
+    found = ways.shares("e0", "e1")
+    for name in ("l0", "l0b", "l0--r0", "l0b--r0"):
+        assert found[name] == pytest.approx(0.5)
+    assert found.keys().isdisjoint({"r0", "r1", "l1--r1"})
+    assert ways.shares("e0", "e1") is found
+    assert ways.shares("e1", "e0") == found
+    ((numbers, chance),) = ways.numbered_shares([("e0", "e1")])
+    assert dict(zip(map(known.name, numbers.tolist()), chance.tolist(), strict=True)) == found
+    told = {name: ways.may_cross(name) for name in ("l0--r0", "l1--r1", "r0", "l0", "l0--s0", "?")}
+    assert [name for name, may in told.items() if may] == ["l0--r0", "l0", "l0--s0"]
+    numbers = np.array([known.components[name] for name in ("l0--r0", "r0")])
+    assert ways.are_possible(numbers).tolist() == [True, False]
+
+
+def test_a_bond_that_loses_a_cable_is_none() -> None:
+    """What was known of its replies is forgotten with it."""
+    fabric = small_fabric(spines=1)
+    fabric.set_component(link("l1", "r0"))
+    known = index(("e0", "e1", over(0)))
+    ways = ReplyWays(fabric, known)
+    assert ways.shares("e0", "e1")["l1--r0"] == pytest.approx(0.5)
+    fabric.remove_component("l1--r0")
+    ways.invalidate({"e0", "e1"}, ["e0"])
+    assert "l1--r0" not in ways.shares("e0", "e1")
+    assert ways.bonds_of(np.array([known.endpoints["e0"]])).tolist() == [0]
 
 
 def test_without_a_place_in_the_topology_nothing_is_known() -> None:

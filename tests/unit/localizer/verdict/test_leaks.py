@@ -34,22 +34,11 @@ CROSSED = {"e1": ("open",), "e2": ("beside",), "e3": ("elsewhere",)}
 REPLIES = {"e1": "open", "e2": "open", "e3": "elsewhere"}
 
 
-@pytest.mark.parametrize("bonded", [False, True])
 def test_replies_that_a_leak_lost_are_no_second_leak_when_it_ends(
-    monkeypatch: pytest.MonkeyPatch, *, bonded: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Components that its probes do not cross seem to leak with it, and its losses end first.
-
-    They are on the known ways of replies, or another cable of the RNIC that its cable ends at.
-    """
-    topology = Topology()
-    if bonded:
-        topology.set_component(component("rnic", ComponentKind.RNIC))
-        for cable in ("open", "beside"):
-            topology.set_component(
-                component(cable, ComponentKind.LINK, a=f"leaf {cable}", b="rnic")
-            )
-    known = sources(topology)
+    """Components that its probes do not cross seem to leak with it, and its losses end first."""
+    known = sources(Topology())
     known = replace(
         known,
         paths=cast(
@@ -71,9 +60,7 @@ def test_replies_that_a_leak_lost_are_no_second_leak_when_it_ends(
         components=frozenset({"open"}), event=SimpleNamespace(onset_at=ns_to_us(START))
     )
     tested = leaks.Leaks(known)
-    ways = SimpleNamespace(
-        shares=lambda _, dst: {"elsewhere" if bonded and dst == "e2" else REPLIES[dst]: 0.5}
-    )
+    ways = SimpleNamespace(shares=lambda _, dst: {REPLIES[dst]: 0.5})
 
     def test_at(second: int) -> frozenset[str]:
         tested.observe_time(

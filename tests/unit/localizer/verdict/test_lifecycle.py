@@ -533,34 +533,24 @@ def test_the_last_late_paths_of_a_delay_that_ends_are_no_second_fault() -> None:
         assert [e.component_id for e in life.step(other)] == ["B"]
 
 
-def test_what_a_bonded_rnic_loses_of_replies_is_no_fault_of_its_other_cable() -> None:
-    """The losses of a leak come one by one, so that the cable beside it shows any time later."""
-    leak = claim("A", keys(6), kind="packet_loss")
-    # All of its 5-tuples have lost something by then.
-    worn = replace(claim("A", keys(6), kind="packet_loss"), good=0)
-    beside = replace(
-        claim("B", keys(2, first=9), kind="packet_loss"),
-        near=frozenset("A"), onset_ns=START + 40 * SECOND_NS,
-    )  # fmt: skip
-    more = replace(beside, keys=keys(9, first=9), bad=9)
-    for other in (
-        more,
-        replace(beside, kind=KINDS["connectivity"]),
-        replace(beside, kind=KINDS["crc_error"]),
-        replace(beside, component_kind=ComponentKind.RNIC),
-        replace(beside, near=frozenset()),
+def test_what_is_left_of_the_replies_that_a_leak_lost_is_no_fault() -> None:
+    """The counts of a minute show it when those of the leak's own 5-tuples show nothing more."""
+    replies = keys(4, first=9)
+    leak = replace(claim("A", keys(6), kind="packet_loss"), replies=replies)
+    rest = replace(claim("B", replies, kind="packet_loss"), onset_ns=START + 40 * SECOND_NS)
+    for other, seconds in (
+        (rest, CONFIG.aftermath_ns // SECOND_NS),
+        (replace(rest, kind=KINDS["connectivity"]), 1),
+        (replace(rest, keys=keys(5, first=9), bad=5), 1),
+        (replace(rest, onset_ns=START + 900 * SECOND_NS), 1),
     ):
         life = Life()
         life.step(leak)
-        assert life.step(leak, beside, seconds=60) == []
-        assert [e.component_id for e in life.step(leak, other)] == ["B"]
-    life = Life()
-    life.step(worn)
-    most = replace(beside, keys=keys(4, first=9), bad=4)
-    assert [e.component_id for e in life.step(worn, most, seconds=60)] == ["B"]
-    life, cut = Life(), replace(leak, kind=KINDS["connectivity"])
-    life.step(cut)
-    assert [e.component_id for e in life.step(cut, beside, seconds=60)] == ["B"]
+        life.step(leak, seconds=60)
+        life.step()
+        assert [e.state for e in life.step(seconds=3)] == [RESOLVED]
+        assert life.step(rest, seconds=1) == []
+        assert [e.component_id for e in life.step(other, seconds=seconds)] == ["B"]
 
 
 def test_what_began_later_is_no_better_answer_for_an_undecided_fault() -> None:

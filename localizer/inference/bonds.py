@@ -1,0 +1,164 @@
+"""A bonded RNIC, or one of its cables: whose losses they are.
+
+A cable of a bond carries the probes of its own 5-tuples and, whichever cable these leave by, the
+replies of some of all. Which these are, a hash decides once for each 5-tuple. So if the cable loses
+m packets of a 5-tuple that crosses it once, it loses 2 m of those of its own whose replies come by
+it too; of another cable's it loses m or none. What the RNIC loses it loses of all alike.
+
+The search knows one severity for all 5-tuples, and of the good ones only those that cross a
+component for certain. So how likely it is the RNIC, rather than one of its cables, is told by the
+numbers of lost probes alone, of good 5-tuples as well. Nothing else tells these apart: traces pass
+the RNIC and the cable, or neither.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from localizer.facts.bad_flows import BadFlow
+from localizer.inference.good_flows import GoodFlows
+from localizer.network.flow_index import NOTHING
+from localizer.network.topology import Topology
+from schemas.columns.arrays import Floats, Int64s
+from schemas.enums import AnomalyKind, ComponentKind
+from schemas.ids import FlowId
+
+# More lost probes of a 5-tuple tell no more than that it loses many.
+MOST_LOST: Final = 3
+# Packets that a 5-tuple loses on average: alternatives, from one in fifty 5-tuples to many of all.
+MEANS: Final = np.geomspace(0.02, 20.0, 31)
+# What it loses, or how often it is late, by chance.
+BY_CHANCE: Final = 0.01
+
+
+def bonds_at_fault(
+    topology: Topology,
+    good: GoodFlows,
+    bad: Sequence[BadFlow],
+    suspects: Collection[str],
+    strays: Mapping[FlowId, int] | None,
+) -> list[dict[str, float]]:
+    """Return the bonds that may be at fault: RNIC and cables with their log-likelihoods.
+
+    Parameters
+    ----------
+    good, bad
+        The good and the bad 5-tuples.
+    suspects
+        Components that may be at fault.
+    strays
+        Single lost probes of 5-tuples; None: it is their latency that is bad.
+    """
+    found = []
+    for rnic in suspects:
+        cables = topology.links_at(rnic)
+        if topology.kind(rnic) is ComponentKind.RNIC and len(cables) > 1:
+            counts = _lost_by_cable(cables, good, [f for f in bad if rnic in f.components], strays)
+            values = bond_likelihoods(counts).tolist()
+            found.append(dict(zip((rnic, *cables), values, strict=True)))
+    return found
+
+
+def _lost_by_cable(
+    cables: Sequence[str],
+    good: GoodFlows,
+    bad: Sequence[BadFlow],
+    strays: Mapping[FlowId, int] | None,
+) -> Int64s:
+    """Return the counts of `bond_likelihoods`; `strays` as in `bonds_at_fault`."""
+    index = good.index
+    # How many probes a 5-tuple lost says nothing where some lose all, or answers are late.
+    most = 1 if strays is None or any(flow.cut for flow in bad) else MOST_LOST
+    lost = strays or {}
+    hit = {flow.key: flow for flow in bad}
+    counts = np.zeros((len(cables), most + 1), np.int64)
+    for place, cable in enumerate(cables):
+        number = index.components.get(cable, NOTHING)
+        rows = index.rows_with(number)
+        # In traces bad ones may have passed the one that they cross.
+        keys = set(map(index.key, rows.tolist()))
+        counts[place, 0] = good.crossing[number]
+        for key in keys & hit.keys():
+            flow = hit[key]
+            own = (s.lost for s in flow.symptoms if s.kind is not AnomalyKind.STRAY_LOSS)
+            counts[place, min(most, max(1, lost.get(key, 0), *own))] += flow.stands_for
+        # Single losses that are not known to belong to a fault.
+        for key in keys & lost.keys() - hit.keys():
+            if good.mask[index.by_key[key]]:
+                counts[place, 0] -= 1
+                counts[place, min(most, lost[key])] += 1
+    return counts
+
+
+def share_out(
+    beliefs: Sequence[tuple[int, float]], bonds: Iterable[Mapping[int, float]], names: Sequence[str]
+) -> tuple[tuple[int, float], ...]:
+    """Share out anew what is believed of the members of each bond.
+
+    Parameters
+    ----------
+    beliefs
+        Columns and how much is believed of each.
+    bonds
+        Columns of the members of each with their log odds.
+    names
+        Of all columns, in the order that breaks ties.
+
+    Returns
+    -------
+    tuple
+        As `beliefs`, the greatest first.
+    """
+    found = dict(beliefs)
+    for bond in bonds:
+        whole = sum(found.get(column, 0.0) for column in bond)
+        if whole > 0:
+            odds = np.array(list(bond.values()))
+            parts = np.exp(odds - odds.max())
+            found |= zip(bond, (whole * parts / parts.sum()).tolist(), strict=True)
+    return tuple(sorted(found.items(), key=lambda one: (-round(one[1], 9), names[one[0]])))
+
+
+def bond_likelihoods(counts: Int64s) -> Floats:
+    """Return the log-likelihoods of an RNIC and of each of its cables, (1 + cables,) float64.
+
+    Parameters
+    ----------
+    counts : (cables, most + 1) int64
+        By cable how many 5-tuples have lost so many packets, the last column: so many or more.
+
+    Examples
+    --------
+    Of eight 5-tuples all lost a packet; those of the other cable did not, or half of them:
+
+    >>> int(bond_likelihoods(np.array([[0, 8], [8, 0]])).argmax())
+    1
+    >>> int(bond_likelihoods(np.array([[0, 8], [4, 4]])).argmax())
+    1
+    >>> int(bond_likelihoods(np.array([[0, 8], [0, 8]])).argmax())
+    0
+    """
+    cables, width = counts.shape
+    none, once, twice = (_chances(mean, width) for mean in (0 * MEANS, MEANS, 2 * MEANS))
+    share = 1 / cables
+    own = np.log(share * twice + (1 - share) * once)
+    beside = np.log(share * once + (1 - share) * none)
+    of_all = counts.sum(axis=0)
+    # By alternative, and then by mean.
+    by_mean = [np.log(twice) @ of_all] + [
+        own @ counts[cable] + beside @ (of_all - counts[cable]) for cable in range(cables)
+    ]
+    found: Floats = np.max(by_mean, axis=1)
+    return found
+
+
+def _chances(means: Floats, width: int) -> Floats:
+    """Return the chances to lose 0, 1, ... or the most packets, (means, width) float64."""
+    means = means + BY_CHANCE
+    chances = np.empty((len(means), width))
+    chances[:, 0] = np.exp(-means)
+    for lost in range(1, width):
+        chances[:, lost] = chances[:, lost - 1] * means / lost
+    chances[:, -1] = np.maximum(1 - chances[:, :-1].sum(axis=1), chances[:, -1])
+    return chances

@@ -1,0 +1,94 @@
+"""A bonded RNIC or one of its cables: by the numbers of lost probes, and in whole worlds."""
+
+from collections.abc import Sequence
+from math import exp, factorial, log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.faults.effects import Effect
+from arena.run import run_world
+from arena.simulation.world import World
+from arena.world.cluster import Cluster, JobPlan
+from arena.world.fabric import Fabric, FabricShape
+from localizer.inference.bonds import BY_CHANCE, MEANS, bond_likelihoods, share_out
+from tests.unit.arena.worlds import at
+
+COUNTS = st.integers(2, 4).flatmap(
+    lambda width: st.lists(
+        st.lists(st.integers(0, 9), min_size=width, max_size=width), min_size=2, max_size=4
+    )
+)
+
+
+def chance(lost: int, mean: float, most: int) -> float:
+    """Return how likely so many packets are lost; `most` stands for that many or more."""
+    mean += BY_CHANCE
+    exact = [exp(-mean) * mean**k / factorial(k) for k in range(most + 1)]
+    return max(1 - sum(exact[:-1]), exact[-1]) if lost == most else exact[lost]
+
+
+def naive(counts: Sequence[Sequence[int]]) -> list[float]:
+    """Return what `bond_likelihoods` does, one 5-tuple after the other."""
+    cables, most = len(counts), len(counts[0]) - 1
+    found = []
+    for suspect in (None, *range(cables)):
+        best = -np.inf
+        for mean in MEANS.tolist():
+            total = 0.0
+            for cable, row in enumerate(counts):
+                for lost, flows in enumerate(row):
+                    once, twice, none = (chance(lost, m, most) for m in (mean, 2 * mean, 0.0))
+                    if suspect is None:
+                        likely = twice
+                    elif suspect == cable:
+                        likely = twice / cables + once * (1 - 1 / cables)
+                    else:
+                        likely = once / cables + none * (1 - 1 / cables)
+                    total += flows * log(likely)
+            best = max(best, total)
+        found.append(best)
+    return found
+
+
+@given(counts=COUNTS)
+def test_likelihoods_are_those_of_each_5_tuple(counts: list[list[int]]) -> None:
+    """Also where nothing was lost, and where a cable has no 5-tuples."""
+    found = bond_likelihoods(np.array(counts, np.int64))
+    assert found == pytest.approx(naive(counts), rel=1e-9, abs=1e-9)
+
+
+@given(counts=COUNTS, data=st.data())
+def test_the_order_of_cables_says_nothing(counts: list[list[int]], data: st.DataObject) -> None:
+    """Each keeps its likelihood."""
+    order = data.draw(st.permutations(range(len(counts))))
+    found = bond_likelihoods(np.array(counts, np.int64))
+    moved = bond_likelihoods(np.array([counts[place] for place in order], np.int64))
+    assert moved[0] == pytest.approx(found[0])
+    assert moved[1:] == pytest.approx(found[1:][list(order)])
+
+
+def test_what_is_believed_of_a_bond_is_shared_out_among_its_members() -> None:
+    """The whole stays, also where a member was no rival; others keep theirs."""
+    names = ("rnic", "cable", "leaf", "other cable")
+    shared = share_out([(0, 0.7), (2, 0.2)], [{0: -9.0, 1: -9.0 + log(3), 3: -99.0}], names)
+    assert [column for column, _ in shared] == [1, 2, 0, 3]
+    assert dict(shared) == pytest.approx({1: 0.525, 0: 0.175, 2: 0.2, 3: 0.0}, abs=1e-9)
+    assert share_out([(2, 0.2)], [{0: -9.0, 1: -1.0}], names) == ((2, 0.2),)
+
+
+@pytest.mark.parametrize("loss", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize("cable", [False, True])
+def test_a_bonded_rnic_and_its_cables_are_told_apart(loss: float, *, cable: bool) -> None:
+    """Half of the 5-tuples of the other cable lose replies at the one that is sick."""
+    shape = FabricShape(hosts=8, rails=2, segment_hosts=4, spines=2, tors=2)
+    job = JobPlan(task_id="a", first_host=0, hosts=8)
+    cluster = Cluster(Fabric(shape), (job,), targets=6, flows=4, symmetric=False)
+    sick = "link:leaf:s0-r0b--rnic:h2/r0" if cable else "rnic:h2/r0"
+    effect = Effect(component=cluster.number_of[sick], begin_ns=at(60), end_ns=at(180), loss=loss)
+    world = World(name="bond", seed=3, cluster=cluster, seconds=300, effects=(effect,))
+    events = run_world(world).events
+    assert {event.fault_id for event in events} == {events[0].fault_id}
+    assert (events[-1].component_id, events[-1].decided) == (sick, True)
