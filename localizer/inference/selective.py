@@ -82,8 +82,7 @@ def selective_evidence(
         Share of the bad 5-tuples that are detected by now.
     leaves
         The switches that an endpoint is joined to. What one of them loses of the endpoint's, its
-        cable there may lose as well, and to a cable of an RNIC the search counts no replies: so
-        neither are they counted to the leaf.
+        cable there may lose as well: so replies are no evidence for the leaf.
     all_bad
         The bad 5-tuples, also those that cross no switch: their replies may.
     chance
