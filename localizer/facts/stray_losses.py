@@ -4,7 +4,7 @@ In: the STRAY_LOSS records of anomaly.v1. Out: `StrayLoss`es, for tests that poo
 component (`localizer.inference.pooled_loss`).
 """
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -115,6 +115,10 @@ class StrayLosses:
         if not until_ns:
             return list(self._losses)
         return [loss for loss in self._losses if loss.lost_ns > until_ns.get(loss.key, -1)]
+
+    def counts(self) -> Counter[FlowId]:
+        """Return by 5-tuple the number of `losses`."""
+        return Counter(loss.key for loss in self.losses())
 
     def _forget(self, loss: StrayLoss) -> None:
         if self._latest.get(loss.key) == loss.onset_at:

@@ -11,12 +11,14 @@ numbers of lost probes alone, of good 5-tuples as well. Nothing else tells these
 the RNIC and the cable, or neither.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from localizer.facts.bad_flows import BadFlow
+from localizer.inference.causes import Cause, Reason
 from localizer.inference.good_flows import GoodFlows
 from localizer.network.flow_index import NOTHING
 from localizer.network.topology import Topology
@@ -30,94 +32,93 @@ MOST_LOST: Final = 3
 MEANS: Final = np.geomspace(0.02, 20.0, 31)
 # What it loses, or how often it is late, by chance.
 BY_CHANCE: Final = 0.01
+# Where less is believed of a bond, it is not looked at.
+LEAST_BELIEF: Final = 0.01
+Beliefs = Sequence[tuple[Cause, float]]
 
 
-def bonds_at_fault(
-    topology: Topology,
-    good: GoodFlows,
-    bad: Sequence[BadFlow],
-    suspects: Collection[str],
-    strays: Mapping[FlowId, int] | None,
-) -> list[dict[str, float]]:
-    """Return the bonds that may be at fault: RNIC and cables with their log-likelihoods.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bonds:
+    """What tells bonded RNICs from their cables, at one time.
 
-    Parameters
+    Attributes
     ----------
     good, bad
         The good and the bad 5-tuples.
-    suspects
-        Components that may be at fault.
+    log_prior
+        Log odds of the components that may be at fault, with what their states say.
     strays
-        Single lost probes of 5-tuples; None: it is their latency that is bad.
+        Gives the single lost probes of 5-tuples; None: it is their latency that is bad.
     """
-    found = []
-    for rnic in suspects:
-        cables = topology.links_at(rnic)
-        if topology.kind(rnic) is ComponentKind.RNIC and len(cables) > 1:
-            counts = _lost_by_cable(cables, good, [f for f in bad if rnic in f.components], strays)
-            values = bond_likelihoods(counts).tolist()
-            found.append(dict(zip((rnic, *cables), values, strict=True)))
-    return found
 
+    topology: Topology
+    good: GoodFlows
+    bad: Sequence[BadFlow]
+    log_prior: Mapping[str, float]
+    strays: Callable[[], Mapping[FlowId, int]] | None
 
-def _lost_by_cable(
-    cables: Sequence[str],
-    good: GoodFlows,
-    bad: Sequence[BadFlow],
-    strays: Mapping[FlowId, int] | None,
-) -> Int64s:
-    """Return the counts of `bond_likelihoods`; `strays` as in `bonds_at_fault`."""
-    index = good.index
-    # How many probes a 5-tuple lost says nothing where some lose all, or answers are late.
-    most = 1 if strays is None or any(flow.cut for flow in bad) else MOST_LOST
-    lost = strays or {}
-    hit = {flow.key: flow for flow in bad}
-    counts = np.zeros((len(cables), most + 1), np.int64)
-    for place, cable in enumerate(cables):
-        number = index.components.get(cable, NOTHING)
-        rows = index.rows_with(number)
-        # In traces bad ones may have passed the one that they cross.
-        keys = set(map(index.key, rows.tolist()))
-        counts[place, 0] = good.crossing[number]
-        for key in keys & hit.keys():
-            flow = hit[key]
-            own = (s.lost for s in flow.symptoms if s.kind is not AnomalyKind.STRAY_LOSS)
-            counts[place, min(most, max(1, lost.get(key, 0), *own))] += flow.stands_for
-        # Single losses that are not known to belong to a fault.
-        for key in keys & lost.keys() - hit.keys():
-            if good.mask[index.by_key[key]]:
-                counts[place, 0] -= 1
-                counts[place, min(most, lost[key])] += 1
-    return counts
+    def share_out(self, beliefs: Beliefs) -> tuple[tuple[Cause, float], ...]:
+        """Share out anew what is believed of an RNIC and its cables together, the greatest first.
 
-
-def share_out(
-    beliefs: Sequence[tuple[int, float]], bonds: Iterable[Mapping[int, float]], names: Sequence[str]
-) -> tuple[tuple[int, float], ...]:
-    """Share out anew what is believed of the members of each bond.
-
-    Parameters
-    ----------
-    beliefs
-        Columns and how much is believed of each.
-    bonds
-        Columns of the members of each with their log odds.
-    names
-        Of all columns, in the order that breaks ties.
-
-    Returns
-    -------
-    tuple
-        As `beliefs`, the greatest first.
-    """
-    found = dict(beliefs)
-    for bond in bonds:
-        whole = sum(found.get(column, 0.0) for column in bond)
-        if whole > 0:
+        Parameters
+        ----------
+        beliefs
+            Causes and how much is believed of each.
+        """
+        found = dict(beliefs)
+        for bond in self._bonds(beliefs):
+            whole = sum(found.get(cause, 0.0) for cause in bond)
             odds = np.array(list(bond.values()))
             parts = np.exp(odds - odds.max())
             found |= zip(bond, (whole * parts / parts.sum()).tolist(), strict=True)
-    return tuple(sorted(found.items(), key=lambda one: (-round(one[1], 9), names[one[0]])))
+        return tuple(
+            sorted(found.items(), key=lambda one: (-round(one[1], 9), one[0].order, one[0].name))
+        )
+
+    def _bonds(self, beliefs: Beliefs) -> Iterator[dict[Cause, float]]:
+        """Yield the bonds that may be at fault: RNIC and cables with their log odds."""
+        kind, links_at = self.topology.kind, self.topology.links_at
+        rnics = dict.fromkeys(
+            rnic
+            for cause, belief in beliefs
+            if cause.reason is Reason.COMPONENT and belief >= LEAST_BELIEF
+            for rnic in (cause.name, *self.topology.rnics_at(cause.name))
+            if kind(rnic) is ComponentKind.RNIC and len(links_at(rnic)) > 1
+        )
+        for rnic in rnics:
+            cables = links_at(rnic)
+            values = bond_likelihoods(self._counts(rnic, cables)).tolist()
+            yield {
+                Cause.of(Reason.COMPONENT, name): self.log_prior[name] + value
+                for name, value in zip((rnic, *cables), values, strict=True)
+                if name in self.log_prior
+            }
+
+    def _counts(self, rnic: str, cables: Sequence[str]) -> Int64s:
+        """Return the counts for `bond_likelihoods`."""
+        index = self.good.index
+        hit = {flow.key: flow for flow in self.bad if rnic in flow.components}
+        # How many probes a 5-tuple lost says nothing where some lose all, or answers are late.
+        by_loss = self.strays is not None and not any(flow.cut for flow in hit.values())
+        most = MOST_LOST if by_loss else 1
+        strays = self.strays() if self.strays is not None else {}
+        counts = np.zeros((len(cables), most + 1), np.int64)
+        for place, cable in enumerate(cables):
+            number = index.components.get(cable, NOTHING)
+            counts[place, 0] = self.good.crossing[number]
+            # In traces bad ones may have passed the one that they cross.
+            keys = set(map(index.key, index.rows_with(number).tolist()))
+            for key in keys & hit.keys():
+                flow = hit[key]
+                own = (s.lost for s in flow.symptoms if s.kind is not AnomalyKind.STRAY_LOSS)
+                lost = max(1, strays.get(key, 0), *own)
+                counts[place, min(most, lost)] += flow.stands_for
+            # Single losses that are not known to belong to a fault.
+            for key in keys & strays.keys() - hit.keys():
+                if self.good.mask[index.by_key[key]]:
+                    counts[place, 0] -= 1
+                    counts[place, min(most, strays[key])] += 1
+        return counts
 
 
 def bond_likelihoods(counts: Int64s) -> Floats:

@@ -4,7 +4,7 @@ In: the bad 5-tuples, the index of all probed 5-tuples, traces, states. Out: an 
 `problem` goes to `localizer.inference.search.explain`.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, compress
@@ -19,7 +19,7 @@ from localizer.facts.findings import Span
 from localizer.facts.inputs import Sources
 from localizer.facts.sampling import Sample
 from localizer.inference.address_blind import find_doubts
-from localizer.inference.bonds import bonds_at_fault
+from localizer.inference.bonds import Bonds
 from localizer.inference.causes import Cause, Columns, Reason
 from localizer.inference.detection_lag import shown_by_now
 from localizer.inference.good_flows import GoodFlows
@@ -57,7 +57,7 @@ class Evidence:
     echoing
         Bad 5-tuples that cross no known component but whose replies may.
     bonds
-        Columns of bonded RNICs and their cables, each with its log odds against the others.
+        What tells bonded RNICs from their cables.
     replies
         Possible ways of replies.
     hosts
@@ -76,7 +76,7 @@ class Evidence:
     known: frozenset[str]
     contested: frozenset[str]
     echoing: frozenset[FlowId]
-    bonds: tuple[dict[int, float], ...]
+    bonds: Bonds
     replies: ReplyWays
     hosts: Mapping[str, str]
     unseen: "Unseen"
@@ -359,30 +359,18 @@ def gather(
         hidden=good.hidden_at,
         known=known,
         contested=contested,
-        bonds=tuple(
-            {
-                column.components[name]: priors[name] + hints.get(name, 0.0) + value
-                for name, value in bond.items()
-                if name in priors
-            }
-            for bond in bonds_at_fault(
-                sources.topology,
-                good,
-                bad,
-                priors,
-                _stray_counts(sources) if family is AnomalyFamily.LOSS else None,
-            )
+        bonds=Bonds(
+            topology=sources.topology,
+            good=good,
+            bad=bad,
+            log_prior={name: prior + hints.get(name, 0.0) for name, prior in priors.items()},
+            strays=sources.strays.counts if family is AnomalyFamily.LOSS else None,
         ),
         replies=replies,
         echoing=echoing,
         hosts=hosts,
         unseen=unseen,
     )
-
-
-def _stray_counts(sources: Sources) -> Counter[FlowId]:
-    """Return how many single losses of 5-tuples nothing else explains."""
-    return Counter(loss.key for loss in sources.strays.losses())
 
 
 def _unseen_flows(sources: Sources, unseen: Unseen) -> Iterator[BadFlow]:

@@ -5,7 +5,7 @@ In: `Evidence` and the `Explanation` found for it. Out: one `Case` per suspect.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
@@ -13,7 +13,6 @@ from scipy.special import bdtrc
 
 from localizer.facts.anomalies import LOSSY
 from localizer.facts.bad_flows import BadFlow
-from localizer.inference.bonds import share_out
 from localizer.inference.causes import Cause, Reason
 from localizer.inference.evidence import Evidence
 from localizer.inference.search import Explanation, Suspect
@@ -26,6 +25,7 @@ ROUND_NS: Final = 1_500 * MS_NS
 # Level of the sign test of whether 5-tuples have risen by more than others: how often two faults
 # are told where there is one.
 CHANCE_OF_MORE: Final = 1e-3
+Shares = tuple[tuple[Cause, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Case:
 
     evidence: Evidence
     cause: Cause
-    shares: tuple[tuple[Cause, float], ...]
+    shares: Shares
     doubt: float
     bad: tuple[BadFlow, ...]
     open: tuple[BadFlow, ...]
@@ -103,16 +103,13 @@ class Case:
 def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
     """Return one case for each suspect of an explanation."""
     # The best rival may score marginally better than the chosen column: ties go by name.
-    suspects: dict[int, Suspect] = {}
+    suspects: dict[Cause, tuple[Suspect, Shares]] = {}
     for suspect in explanation.suspects:
-        shares = share_out(suspect.shares, evidence.bonds, evidence.problem.names)
+        shares = evidence.bonds.share_out([(evidence.causes[c], b) for c, b in suspect.shares])
         # Of a bond two may have been suspects.
-        suspects.setdefault(
-            shares[0][0] if shares else suspect.column, replace(suspect, shares=shares)
-        )
-    blamed = {
-        c.name for c in (evidence.causes[best] for best in suspects) if c.reason is Reason.COMPONENT
-    }
+        cause = shares[0][0] if shares else evidence.causes[suspect.column]
+        suspects.setdefault(cause, (suspect, shares))
+    blamed = {cause.name for cause in suspects if cause.reason is Reason.COMPONENT}
     through: defaultdict[str, list[BadFlow]] = defaultdict(list)
     replies: defaultdict[str, set[FlowId]] = defaultdict(set)
     for flow in evidence.bad if blamed else ():
@@ -124,7 +121,8 @@ def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
     if len(blamed) > 1:
         through = without_earlier(through)
     return [
-        _case(evidence, suspect, place, through, replies) for place, suspect in suspects.items()
+        _case(evidence, cause, suspect.doubt, shares, through=through, replies=replies)
+        for cause, (suspect, shares) in suspects.items()
     ]
 
 
@@ -190,13 +188,13 @@ def rises_ns(flows: Iterable[BadFlow]) -> list[int]:
 
 def _case(
     evidence: Evidence,
-    suspect: Suspect,
-    best: int,
+    cause: Cause,
+    doubt: float,
+    shares: Shares,
+    *,
     through: Mapping[str, list[BadFlow]],
     replies: Mapping[str, set[FlowId]],
 ) -> Case:
-    causes = evidence.causes
-    cause = causes[best]
     if cause.reason is Reason.COMPONENT:
         bad = tuple(through.get(cause.name, ()))
     else:
@@ -206,11 +204,11 @@ def _case(
     return Case(
         evidence=evidence,
         cause=cause,
-        shares=tuple((causes[column], share) for column, share in suspect.shares),
-        doubt=suspect.doubt,
+        shares=shares,
+        doubt=doubt,
         bad=bad,
         open=tuple(flow for flow in bad if flow.open),
-        good=int(evidence.good[best]),
+        good=int(evidence.good[evidence.causes.index(cause)]),
         replies=frozenset(replies.get(cause.name, ())),
         unseen=evidence.unseen.through(cause, since_ns),
     )

@@ -1,6 +1,7 @@
 """A bonded RNIC or one of its cables: by the numbers of lost probes, and in whole worlds."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp, factorial, log
 
 import numpy as np
@@ -13,8 +14,12 @@ from arena.run import run_world
 from arena.simulation.world import World
 from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import Fabric, FabricShape
-from localizer.inference.bonds import BY_CHANCE, MEANS, bond_likelihoods, share_out
+from localizer.inference.bonds import BY_CHANCE, MEANS, Bonds, bond_likelihoods
+from localizer.inference.causes import Cause, Reason
+from localizer.inference.good_flows import GoodFlows
+from localizer.network.flow_index import FlowIndex
 from tests.unit.arena.worlds import at
+from tests.unit.localizer.made import link, small_fabric
 
 COUNTS = st.integers(2, 4).flatmap(
     lambda width: st.lists(
@@ -72,11 +77,28 @@ def test_the_order_of_cables_says_nothing(counts: list[list[int]], data: st.Data
 
 def test_what_is_believed_of_a_bond_is_shared_out_among_its_members() -> None:
     """The whole stays, also where a member was no rival; others keep theirs."""
-    names = ("rnic", "cable", "leaf", "other cable")
-    shared = share_out([(0, 0.7), (2, 0.2)], [{0: -9.0, 1: -9.0 + log(3), 3: -99.0}], names)
-    assert [column for column, _ in shared] == [1, 2, 0, 3]
-    assert dict(shared) == pytest.approx({1: 0.525, 0: 0.175, 2: 0.2, 3: 0.0}, abs=1e-9)
-    assert share_out([(2, 0.2)], [{0: -9.0, 1: -1.0}], names) == ((2, 0.2),)
+    fabric, index = small_fabric(), FlowIndex()
+    fabric.set_component(link("l1", "r0"))
+    for number in range(8):
+        index.set_flow(("e0", "e1", number), ("r0", "l0--r0", "l0"), "a", None)
+        index.set_flow(("e0", "e1", 8 + number), ("r0", "l1--r0", "l1"), "a", None)
+    # Of the one cable's all lose probes, of the other's half: as many as replies come by the first.
+    lost = {("e0", "e1", number): 3 for number in range(12)}
+    bonds = Bonds(
+        topology=fabric, good=GoodFlows.of(index, [], []), bad=[],
+        log_prior={"r0": -7.0, "l0--r0": -7.0, "l1--r0": -7.0, "l0": -7.0},
+        strays=lambda: lost,
+    )  # fmt: skip
+    rnic, leaf, cable, other = (
+        Cause.of(Reason.COMPONENT, name) for name in ("r0", "l0", "l0--r0", "l1--r0")
+    )
+    shared = bonds.share_out([(rnic, 0.7), (leaf, 0.2), (Cause.of(Reason.GLOBAL), 0.1)])
+    assert [cause for cause, _ in shared][:2] == [cable, leaf]
+    assert sum(dict(shared)[member] for member in (rnic, cable, other)) == pytest.approx(0.7)
+    assert dict(shared)[leaf] == 0.2
+    assert bonds.share_out([(leaf, 0.2)]) == ((leaf, 0.2),)
+    alone = replace(bonds, log_prior={"r0": -7.0, "l0--r0": -7.0})
+    assert {cause for cause, _ in alone.share_out([(cable, 1.0)])} == {cable, rnic}
 
 
 @pytest.mark.parametrize("loss", [0.02, 0.3, 1.0])
