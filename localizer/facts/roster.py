@@ -17,6 +17,10 @@ MAX_GONE: Final = 200_000
 # How long an endpoint or agent that left is remembered. Who probed it has a new ping list, and its
 # anomalies have ended, long before.
 KEEP_DEPARTED_NS: Final = 300 * SECOND_NS
+# How long it is remembered that pairs came newly to a list: for as long as it matters whether one
+# was ever well, see `localizer.verdict.onsets`.
+NEW_NS: Final = 60 * SECOND_NS
+Pair = tuple[str, str]
 
 
 class Roster:
@@ -53,6 +57,8 @@ class Roster:
         self._tasks_of: dict[str, set[str]] = {}
         self._planned_agent: dict[str, str] = {}
         self._lists: dict[str, PingList] = {}
+        # By agent since when its list has the pairs that came last.
+        self._new_ns: dict[str, dict[Pair, int]] = {}
         # Agents whose list changed and endpoints whose agent changed since `pop_changes`.
         self._changed: tuple[set[str], set[str]] = (set(), set())
 
@@ -124,6 +130,7 @@ class Roster:
             return
         self._listed = listed
         self._lists.pop(agent_id, None)
+        self._note_new(agent_id, known, pinglist)
         if pinglist is not None:
             self._lists[agent_id] = pinglist
         self._changed[0].add(agent_id)
@@ -233,6 +240,10 @@ class Roster:
         found, self._changed = self._changed, (set(), set())
         return found
 
+    def new_ns(self, agent_id: str, key: FlowId) -> int:
+        """Return since when a 5-tuple that came of late is on an agent's list; 0: for longer."""
+        return self._new_ns.get(agent_id, {}).get(key[:2], 0)
+
     def agents_with_list(self) -> list[str]:
         """Return the agents with a ping list, sorted."""
         return sorted(self._lists)
@@ -263,6 +274,22 @@ class Roster:
         for agent_id in self.agents_with_list():
             for key in self.probed_by(agent_id):
                 yield agent_id, key
+
+    def _note_new(self, agent_id: str, known: PingList | None, pinglist: PingList | None) -> None:
+        """Note which pairs a list has that the former one had not."""
+        before = self._new_ns.pop(agent_id, {})
+        if pinglist is None:
+            return
+        at_ns = min(us_to_ns(pinglist.updated_at), self.now_ns)
+        probed = _pairs(known)
+        new = {
+            pair: since_ns
+            for pair in _pairs(pinglist)
+            if (since_ns := before.get(pair, 0 if pair in probed else at_ns))
+            >= self.now_ns - NEW_NS
+        }
+        if new:
+            self._new_ns[agent_id] = new
 
     def _leave(self, endpoint_id: str) -> None:
         """Mark an endpoint as gone."""
@@ -310,6 +337,10 @@ def _same(known: Endpoint, new: Endpoint) -> bool:
 def _count_planned(task: Task | None) -> int:
     """Return how many entries a job takes: one, and one for each member."""
     return 0 if task is None else 1 + len(task.endpoints)
+
+
+def _pairs(pinglist: PingList | None) -> set[Pair]:
+    return set() if pinglist is None else {(t.src, t.dst) for t in pinglist.targets}
 
 
 def _count_flows(pinglist: PingList | None) -> int:

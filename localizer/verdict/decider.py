@@ -20,7 +20,7 @@ from localizer.verdict.judge import Judge
 from localizer.verdict.leaks import Leaks
 from localizer.verdict.lifecycle import Lifecycle, Situation
 from localizer.verdict.never_whole import beside_faults
-from localizer.verdict.onsets import SAMPLING_NS, apart, broken_later, passed_before
+from localizer.verdict.onsets import SAMPLING_NS, apart, broken_later, never_well, passed_before
 from localizer.verdict.self_claims import self_claims
 from localizer.verdict.silences import SilenceClaims
 from localizer.verdict.slow_components import SlowComponents
@@ -181,10 +181,13 @@ class Decider:
         resolved = self._resolved()
         if not any(flow.open for flow in bad):
             return []
+        new = (
+            never_well(bad, self._sources.roster) if self._lifecycle.open_faults() else frozenset()
+        )
         if family is AnomalyFamily.LOSS:
             faults = self._old_faults()
             bad = [
-                passed_before(flow, faults)
+                flow if flow.key in new else passed_before(flow, faults)
                 for flow in bad
                 if flow.open or flow.ended_ns > resolved.until_ns(flow.key, flow.components)
             ]
@@ -194,7 +197,7 @@ class Decider:
             bad = apart(bad, blamed)
         for incident in self._lifecycle.open_faults():
             if (incident.group == LATENCY) == (family is AnomalyFamily.LATENCY):
-                bad = broken_later(bad, incident, now_ns)
+                bad = broken_later(bad, incident, now_ns, new)
         oldest_ns = now_ns - min(flow.seen_ns for flow in bad if flow.open)
         owned = self._owned(family)
         evidence = gather(

@@ -13,15 +13,30 @@ from dataclasses import replace
 from typing import Final
 
 from localizer.facts.bad_flows import BadFlow
+from localizer.facts.roster import Roster
 from localizer.facts.states import SPECIFIC
 from localizer.verdict.catalogue import AGENT, GRADUAL, LATENCY, LOSS
 from localizer.verdict.incident import SPREAD_NS, Incident
+from schemas.ids import FlowId
 from schemas.units import SECOND_NS
 
 # Between the first 5-tuples that a cut hits and the last ones: each is probed once a round, so that
 # its first lost probe is at most one round late; two more are for rounds that were late and for
 # clocks that differ. What lost none for longer was answered where the others were not.
 SAMPLING_NS: Final = 3 * SECOND_NS
+# An agent probes a new pair, and is answered, so soon after the pair came to its list. What is bad
+# by then was never well: no fault had let it pass.
+NEW_PAIR_NS: Final = 30 * SECOND_NS
+
+
+def never_well(bad: Iterable[BadFlow], roster: Roster) -> frozenset[FlowId]:
+    """Return the 5-tuples that have been bad since they are probed."""
+    return frozenset(
+        flow.key
+        for flow in bad
+        if (new_ns := roster.new_ns(flow.prober, flow.key))
+        and flow.onset_ns <= new_ns + NEW_PAIR_NS
+    )
 
 
 def passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
@@ -38,12 +53,19 @@ def passed_before(flow: BadFlow, faults: list[Incident]) -> BadFlow:
     return replace(flow, passed_before=late) if late else flow
 
 
-def broken_later(bad: list[BadFlow], incident: Incident, now_ns: int) -> list[BadFlow]:
+def broken_later(
+    bad: list[BadFlow], incident: Incident, now_ns: int, new: frozenset[FlowId] = frozenset()
+) -> list[BadFlow]:
     """Note what an open fault's 5-tuples cross that can only have broken long after it began.
 
     A component that is at fault on 5-tuples of both times would have shown on all of them at the
     first. Small rises show on one 5-tuple after another, so that those of one RNIC may be the first
     of a slow host; a fault of which a state says that it is there is no part of another.
+
+    Parameters
+    ----------
+    new
+        5-tuples that were never well: when they were broken is not known.
     """
     since_ns, first = incident.began_ns + SPREAD_NS, incident.first
     dated = incident.group in (LOSS, AGENT) or (
@@ -51,7 +73,11 @@ def broken_later(bad: list[BadFlow], incident: Incident, now_ns: int) -> list[Ba
     )
     if not first or now_ns <= since_ns or not dated or incident.event.fault_kind in GRADUAL:
         return bad
-    news = [f for f in bad if f.open and f.onset_ns > since_ns and f.key not in first]
+    news = [
+        f
+        for f in bad
+        if f.open and f.onset_ns > since_ns and f.key not in first and f.key not in new
+    ]
     if not news:
         return bad
     later = frozenset[str]().union(*(f.components for f in news)) - incident.components

@@ -1,7 +1,10 @@
 """Who probes whom, and who has left."""
 
+from dataclasses import replace
+
 from localizer.facts.roster import Roster
-from tests.unit.localizer.made import endpoint, pinglist, task
+from schemas.units import SECOND_NS, ns_to_us
+from tests.unit.localizer.made import START, endpoint, pinglist, task
 
 
 def roster() -> Roster:
@@ -77,3 +80,37 @@ def test_agents_are_known_before_they_register() -> None:
     assert found.tasks_of("e0") == {"t"}
     assert found.tasks_of_agent("real") == {"t"}
     assert found.agent_of("nobody") is None
+
+
+def test_it_is_known_for_a_minute_which_pairs_are_new_on_a_list() -> None:
+    """Of a list that came back all are; of one with a further target this one alone."""
+    found = Roster()
+
+    def set_at(second: int, *pairs: tuple[str, str], updated_s: int | None = None) -> None:
+        found.now_ns = START + second * SECOND_NS
+        at_s = second if updated_s is None else updated_s
+        listed = pinglist("a", list(pairs), version=second)
+        found.set_pinglist(
+            "a", replace(listed, updated_at=ns_to_us(START + at_s * SECOND_NS)) if pairs else None
+        )
+
+    def since_s(target: str) -> int | None:
+        since_ns = found.new_ns("a", ("e", target, 3))
+        return (since_ns - START) // SECOND_NS if since_ns else None
+
+    set_at(0, ("e", "b"))
+    assert (since_s("b"), since_s("c")) == (0, None)
+    set_at(20, ("e", "b"), ("e", "c"))
+    assert (since_s("b"), since_s("c")) == (0, 20)
+    set_at(70, ("e", "b"), ("e", "c"))
+    assert (since_s("b"), since_s("c")) == (None, 20)
+    set_at(100)
+    assert since_s("c") is None
+    set_at(110, ("e", "b"), ("e", "c"))
+    assert (since_s("b"), since_s("c")) == (110, 110)
+    # Nobody makes it last by a time in the future, and an old list that is read again is not new.
+    set_at(200, ("e", "d"), updated_s=9_000)
+    assert since_s("d") == 200
+    set_at(300, ("e", "f"), updated_s=100)
+    assert since_s("f") is None
+    assert found.new_ns("nobody", ("e", "b", 0)) == 0

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from localizer.facts.anomalies import Symptom
 from localizer.facts.bad_flows import BadFlow
+from localizer.facts.roster import Roster
 from localizer.verdict.catalogue import LATENCY
+from localizer.verdict.catalogue import LOSS as LOSS_GROUP
 from localizer.verdict.incident import Incident
-from localizer.verdict.onsets import SAMPLING_NS, apart, broken_later
+from localizer.verdict.onsets import NEW_PAIR_NS, SAMPLING_NS, apart, broken_later, never_well
 from schemas.enums import AnomalyKind
-from schemas.units import SECOND_NS
-from tests.unit.localizer.made import START
+from schemas.units import SECOND_NS, ns_to_us
+from tests.unit.localizer.made import START, pinglist
 
 CUT, LOSS = AnomalyKind.CONNECTIVITY, AnomalyKind.LOSS
 
@@ -69,3 +71,24 @@ def test_what_a_state_has_named_is_no_part_of_a_later_fault(kind: str) -> None:
     # Small rises show on one 5-tuple after another: without a state it may be the host.
     passed = {"vsw"} if kind == "acs_ats_wrong" else set()
     assert [flow.passed_before for flow in found] == [passed] * 3 + [frozenset()] * 3
+
+
+def test_what_was_never_well_was_let_pass_by_nobody() -> None:
+    """An agent gets its list back while a spine is down: what is cut off at once has that cause."""
+    roster = Roster()
+    roster.now_ns = START
+    listed = pinglist("a", [("e", "b"), ("e", "c")])
+    roster.set_pinglist("a", replace(listed, updated_at=ns_to_us(START)))
+    soon = NEW_PAIR_NS // SECOND_NS
+    flows = [bad(0, 5, "b"), bad(1, soon, "c"), bad(2, soon + 1, "b"), bad(3, 5, "elsewhere")]
+    new = never_well(flows, roster)
+    assert new == {flow.key for flow in flows[:2]}
+    fault = SimpleNamespace(
+        group=LOSS_GROUP, event=SimpleNamespace(fault_kind="switch_down"),
+        began_ns=START - 100 * SECOND_NS, components=frozenset({"spine"}),
+        first=frozenset({("e", "d", 9)}),
+    )  # fmt: skip
+    old = bad(9, -100, "d")
+    for unproven, passed in (({*new, *(f.key for f in flows)}, set()), (new, {"leaf"})):
+        found = broken_later([old, *flows], cast(Incident, fault), START, frozenset(unproven))
+        assert found[0].passed_before == passed
