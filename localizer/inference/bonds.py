@@ -11,7 +11,7 @@ numbers of lost probes alone, of good 5-tuples as well. Nothing else tells these
 the RNIC and the cable, or neither.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,7 @@ from localizer.inference.good_flows import GoodFlows
 from localizer.network.flow_index import NOTHING
 from localizer.network.topology import Topology
 from schemas.columns.arrays import Floats, Int64s
-from schemas.enums import AnomalyKind, ComponentKind
+from schemas.enums import AnomalyKind
 from schemas.ids import FlowId
 
 # More lost probes of a 5-tuple tell no more than that it loses many.
@@ -49,6 +49,10 @@ class Bonds:
         Log odds of the components that may be at fault, with what their states say.
     strays
         Gives the single lost probes of 5-tuples; None: it is their latency that is bad.
+    known
+        Components of open faults.
+    settled
+        Those of them that have been told for so long that another one would be a further fault.
     """
 
     topology: Topology
@@ -56,17 +60,23 @@ class Bonds:
     bad: Sequence[BadFlow]
     log_prior: Mapping[str, float]
     strays: Callable[[], Mapping[FlowId, int]] | None
+    known: Set[str] = frozenset()
+    settled: Set[str] = frozenset()
 
-    def share_out(self, beliefs: Beliefs) -> tuple[tuple[Cause, float], ...]:
+    def share_out(
+        self, beliefs: Beliefs, others: Set[str] = frozenset()
+    ) -> tuple[tuple[Cause, float], ...]:
         """Share out anew what is believed of an RNIC and its cables together, the greatest first.
 
         Parameters
         ----------
         beliefs
             Causes and how much is believed of each.
+        others
+            Components that are at fault as well: what crosses them says nothing.
         """
         found = dict(beliefs)
-        for bond in self._bonds(beliefs):
+        for bond in self._bonds(beliefs, self.known | others):
             whole = sum(found.get(cause, 0.0) for cause in bond)
             odds = np.array(list(bond.values()))
             parts = np.exp(odds - odds.max())
@@ -75,28 +85,34 @@ class Bonds:
             sorted(found.items(), key=lambda one: (-round(one[1], 9), one[0].order, one[0].name))
         )
 
-    def _bonds(self, beliefs: Beliefs) -> Iterator[dict[Cause, float]]:
+    def _bonds(self, beliefs: Beliefs, faulty: Set[str]) -> Iterator[dict[Cause, float]]:
         """Yield the bonds that may be at fault: RNIC and cables with their log odds."""
-        kind, links_at = self.topology.kind, self.topology.links_at
         rnics = dict.fromkeys(
             rnic
             for cause, belief in beliefs
             if cause.reason is Reason.COMPONENT and belief >= LEAST_BELIEF
             for rnic in (cause.name, *self.topology.rnics_at(cause.name))
-            if kind(rnic) is ComponentKind.RNIC and len(links_at(rnic)) > 1
         )
         for rnic in rnics:
-            cables = links_at(rnic)
-            values = bond_likelihoods(self._counts(rnic, cables)).tolist()
-            yield {
-                Cause.of(Reason.COMPONENT, name): self.log_prior[name] + value
-                for name, value in zip((rnic, *cables), values, strict=True)
-                if name in self.log_prior
-            }
+            bond = (rnic, *self.topology.bond_at(rnic))
+            if len(bond) == 1 or not self.settled.isdisjoint(bond):
+                continue
+            counts = self._counts(bond, faulty - set(bond))
+            # Where all that crosses one crosses another fault, the search knows as much.
+            if counts.any(axis=1).all():
+                yield {
+                    Cause.of(Reason.COMPONENT, name): self.log_prior[name] + value
+                    for name, value in zip(bond, bond_likelihoods(counts).tolist(), strict=True)
+                    if name in self.log_prior
+                }
 
-    def _counts(self, rnic: str, cables: Sequence[str]) -> Int64s:
-        """Return the counts for `bond_likelihoods`."""
-        index = self.good.index
+    def _counts(self, bond: tuple[str, ...], faulty: Set[str]) -> Int64s:
+        """Return the counts for `bond_likelihoods`, of 5-tuples that cross nothing that is faulty.
+
+        `bond`: the RNIC and its cables.
+        """
+        rnic, *cables = bond
+        index, good = self.good.index, self.good.mask
         hit = {flow.key: flow for flow in self.bad if rnic in flow.components}
         # How many probes a 5-tuple lost says nothing where some lose all, or answers are late.
         by_loss = self.strays is not None and not any(flow.cut for flow in hit.values())
@@ -104,20 +120,17 @@ class Bonds:
         strays = self.strays() if self.strays is not None else {}
         counts = np.zeros((len(cables), most + 1), np.int64)
         for place, cable in enumerate(cables):
-            number = index.components.get(cable, NOTHING)
-            counts[place, 0] = self.good.crossing[number]
-            # In traces bad ones may have passed the one that they cross.
-            keys = set(map(index.key, index.rows_with(number).tolist()))
-            for key in keys & hit.keys():
-                flow = hit[key]
-                own = (s.lost for s in flow.symptoms if s.kind is not AnomalyKind.STRAY_LOSS)
-                lost = max(1, strays.get(key, 0), *own)
-                counts[place, min(most, lost)] += flow.stands_for
-            # Single losses that are not known to belong to a fault.
-            for key in keys & strays.keys() - hit.keys():
-                if self.good.mask[index.by_key[key]]:
-                    counts[place, 0] -= 1
-                    counts[place, min(most, strays[key])] += 1
+            for row in index.rows_with(index.components.get(cable, NOTHING)).tolist():
+                key = index.key(row)
+                flow = hit.get(key)
+                # In traces a bad one may have passed the cable that it crosses.
+                if (flow is None and not good[row]) or not faulty.isdisjoint(index.crossed(key)):
+                    continue
+                lost = strays.get(key, 0)
+                if flow is not None:
+                    own = (s.lost for s in flow.symptoms if s.kind is not AnomalyKind.STRAY_LOSS)
+                    lost = max(1, lost, *own)
+                counts[place, min(most, lost)] += 1 if flow is None else flow.stands_for
         return counts
 
 

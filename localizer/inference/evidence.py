@@ -217,6 +217,7 @@ def gather(
     known_ns: Mapping[str, int],
     owned: frozenset[FlowId],
     decided: frozenset[FlowId],
+    settled: frozenset[str] = frozenset(),
     leaking: frozenset[str] = frozenset(),
     allow_global: bool,
     hops: HopRows,
@@ -239,6 +240,8 @@ def gather(
         Components of decided open faults, and when these began.
     owned, decided
         5-tuples of open faults, and of those that are decided.
+    settled
+        Components of decided open faults that are not moved to another one any more.
     leaking
         Components that lose more than chance explains, by all their losses together.
     allow_global
@@ -365,6 +368,8 @@ def gather(
             bad=bad,
             log_prior={name: prior + hints.get(name, 0.0) for name, prior in priors.items()},
             strays=sources.strays.counts if family is AnomalyFamily.LOSS else None,
+            known=known,
+            settled=settled,
         ),
         replies=replies,
         echoing=echoing,

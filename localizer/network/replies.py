@@ -96,8 +96,8 @@ class ReplyWays:
         self._bond: Int64s = np.zeros(FIRST, np.int64)
         self._between: dict[Pair, Numbered] = {}
         self._named: dict[Pair, Shares] = {}
-        # By bonds of source and target: the shares between their leaves, and these with the bonds'.
-        self._bonded: dict[tuple[Bond, Bond], tuple[Shares, Shares]] = {}
+        # By source and target, one of them bonded: the shares between their leaves, and all.
+        self._bonded: dict[tuple[End, End], tuple[Shares, Shares]] = {}
         self._ways: dict[int, dict[int, Ways]] = {}
         # By group: at which call of `prepare` its 5-tuples changed last.
         self._calls = 0
@@ -139,6 +139,7 @@ class ReplyWays:
         """Follow the index after it renumbered its endpoints; drop those that left."""
         self._ends = {e: found for e, found in self._ends.items() if e in self._index.endpoints}
         self._group, self._looked_up = np.full(FIRST, NOT_LOOKED_UP), 0
+        self._bond = np.zeros(FIRST, np.int64)
 
     def invalidate(
         self, ends: Set[str], moved: Collection[str] = (), crossed: Iterable[str] = ()
@@ -187,19 +188,22 @@ class ReplyWays:
             names = map(self._index.name, numbers.tolist())
             # Ordered by what does not depend on the order in which the index met them.
             between = self._named[pair] = dict(sorted(zip(names, chance.tolist(), strict=True)))
-        bonds = self.end(src).bond, self.end(dst).bond
-        if bonds == ((), ()):
+        ends = self.end(src), self.end(dst)
+        bonds = [end.bond for end in ends if end.bond]
+        if not bonds:
             return between
-        known = self._bonded.get(bonds)
+        known = self._bonded.get(ends)
         if known is None or known[0] is not between:
             if len(self._bonded) >= MOST_BONDED:
                 self._bonded.clear()
             of_bonds = {cable: 1 / len(bond) for bond in bonds for cable in bond}
-            known = self._bonded[bonds] = between, between | of_bonds
+            known = self._bonded[ends] = between, between | of_bonds
         return known[1]
 
     def numbered_shares(self, ends: Iterable[tuple[str, str]]) -> list[Numbered]:
         """Return `shares` of many by the index's numbers, for less: both (n,), in no order.
+
+        Without bonded cables that no probe crosses, which have no number.
 
         Parameters
         ----------
@@ -323,7 +327,9 @@ class ReplyWays:
     def _role_of(self, component_id: str) -> int:
         if self.belongs_to_fabric(component_id):
             return OF_FABRIC
-        return BONDED if self._topology.bonded_links(component_id) else HOSTS_OWN
+        rnics = self._topology.rnics_at(component_id)
+        bonded = any(component_id in self._topology.bond_at(rnic) for rnic in rnics)
+        return BONDED if bonded else HOSTS_OWN
 
     def _uplinks(self, number: int) -> Numbered:
         """Return the share of each cable in what leaves or reaches a group of leaves."""
@@ -421,9 +427,9 @@ class ReplyWays:
         return found
 
     def _end_at(self, rnic: str) -> End:
-        near, cables = self._topology.neighbours(rnic), self._topology.links_at(rnic)
+        near = self._topology.neighbours(rnic)
         leaves = (n for n in near if self._topology.kind(n) is ComponentKind.SWITCH)
-        return End(frozenset(leaves), tuple(cables) if len(cables) > 1 else ())
+        return End(frozenset(leaves), self._topology.bond_at(rnic))
 
 
 def _by_owner(words: Int64s, owners: int) -> tuple[Int64s, list[tuple[int, int]]]:

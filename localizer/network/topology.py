@@ -273,13 +273,19 @@ class Topology:
         """Return the RNICs that a link joins."""
         return [end for end in self.ends(link_id) if self.kind(end) is ComponentKind.RNIC]
 
-    def bonded_links(self, link_id: str) -> list[str]:
-        """Return the other cables of the RNIC that a cable ends at, sorted; none: it has no other.
+    def bond_at(self, component_id: str) -> tuple[str, ...]:
+        """Return the cables to switches, sorted, of an RNIC that has several; else none.
 
-        A bond sends probes by one of them and may get their replies by another.
+        Of parallel cables one stands for all: no trace tells which of them a probe took.
         """
-        rnics = self.rnics_at(link_id)
-        return sorted({cable for at in rnics for cable in self.links_at(at)} - {link_id})
+        if self.kind(component_id) is not ComponentKind.RNIC:
+            return ()
+        cables = {
+            self.crossed_as(cable)
+            for cable in self.links_at(component_id)
+            if any(self.kind(end) is ComponentKind.SWITCH for end in self.ends(cable))
+        }
+        return tuple(sorted(cables)) if len(cables) > 1 else ()
 
     def neighbours(self, component_id: str) -> list[str]:
         """Return the components at the other ends of its links, sorted."""

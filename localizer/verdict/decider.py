@@ -211,6 +211,11 @@ class Decider:
             known_ns=self._known(family),
             owned=owned,
             decided=self._owned(family, decided=True),
+            settled=frozenset(
+                i.place
+                for i in self._lifecycle.open_faults()
+                if i.event.decided and now_ns - i.opened_ns > self._config.refine_ns
+            ),
             leaking=self._leaks.components if family is AnomalyFamily.LOSS else frozenset(),
             allow_global=family is AnomalyFamily.LATENCY or oldest_ns < self._config.everything_ns,
             hops=self._hops[family],

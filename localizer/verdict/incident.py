@@ -71,7 +71,7 @@ class Incident:
     first
         Those that belonged to it soon after it opened or came back; None: not known.
     replies
-        Bad 5-tuples that do not cross it, but whose replies it may have lost.
+        5-tuples that are bad and do not cross it, but whose replies it may have lost.
     quiet_ns
         Since when there has been no evidence; None: there is evidence.
     back_ns

@@ -171,10 +171,8 @@ class Lifecycle:
                 (incident.place, incident.group)
             )
             kept = frozenset() if incident.group in HOST_GROUPS else incident.keys & bad
-            if claim is not None:
-                kept |= claim.keys
-                incident.replies |= claim.replies
-            incident.keys = kept
+            incident.keys = kept | (claim.keys if claim else frozenset())
+            incident.replies = incident.replies & bad | (claim.replies if claim else frozenset())
             incident.note(now_ns)
             if claim or incident.keys:
                 incident.quiet_ns = None
@@ -332,8 +330,8 @@ class Lifecycle:
             if not young and (incident.event.decided or _began_later(incident, claim)):
                 continue
             near = incident.event.component_id in claim.near
-            # What a leaf may lose of replies, the cable of an RNIC there may lose as well, and the
-            # search counts none to it.
+            # What a leaf may lose of replies, the cable of an RNIC there may lose as well, and to
+            # the only one of an RNIC the search counts none.
             explained = claim.keys | (
                 replyless if near else claim.replies if young else frozenset()
             )
@@ -351,6 +349,8 @@ class Lifecycle:
         ):
             return False
         few = len(claim.keys) < self._config.min_flows
+        if any(self._is_rest_of_leak(i, claim, now_ns) for i in self.resolved_faults()):
+            return False
         over = [i for i in self.resolved_faults() if few or self._may_outlast(i, claim, now_ns)]
         over += [i for i in self.open_faults() if i.group in HOST_GROUPS and i.quiet_ns is not None]
         if any(self._left_over(incident, claim) for incident in over):
@@ -375,28 +375,39 @@ class Lifecycle:
         )
 
     def _may_outlast(self, incident: Incident, claim: Claim, now_ns: int) -> bool:
-        """Return whether latency or loss of a fault that is over may still be reported, in part.
+        """Return whether latency of a fault that is over may still be reported, in part.
 
-        Windows tell it until they close, and lost probes count for a minute. An agent that restarts
-        in one takes back what was told of its endpoints, which resolves the fault, and what is
-        repeated then looks new.
+        Windows tell it until they close. An agent that restarts in one takes back what was told of
+        its endpoints, which resolves the fault, and what is repeated then looks new.
+        """
+        return (
+            incident.group == claim.group == LATENCY
+            and not _is_same(incident, claim)
+            and now_ns - incident.over_ns < self._config.aftermath_ns
+        )
+
+    def _is_rest_of_leak(self, incident: Incident, claim: Claim, now_ns: int) -> bool:
+        """Return whether a claim is of the replies that a leak lost before it was over.
+
+        Lost probes count for a minute. Those of 5-tuples that lost replies alone show longest,
+        since few replies came through it; they cross other components.
         """
         return (
             incident.group == claim.group
-            and (claim.group == LATENCY or claim.kind.name in PARTIAL)
             and not _is_same(incident, claim)
+            and {incident.event.fault_kind, claim.kind.name} <= PARTIAL - SPECIFIC
+            and claim.onset_ns <= incident.over_ns
             and now_ns - incident.over_ns < self._config.aftermath_ns
+            and claim.keys <= incident.replies.union(incident.first or ())
         )
 
     @staticmethod
     def _left_over(incident: Incident, claim: Claim) -> bool:
         """Return whether a claim is the remainder of a fault that is over, or an agent's that ends.
 
-        A 5-tuple whose prober was away, or whose clock was wrong, is cleared late; and one whose
-        replies were lost, later than those whose probes were as well.
+        A 5-tuple whose prober was away, or whose clock was wrong, is cleared late.
         """
-        hit = incident.replies.union(incident.first or ())
-        return claim.keys <= hit and claim.onset_ns <= incident.over_ns
+        return claim.keys <= (incident.first or frozenset()) and claim.onset_ns <= incident.over_ns
 
     def _take_over(self, incident: Incident, claim: Claim, now_ns: int) -> list[Incident]:
         event = incident.event

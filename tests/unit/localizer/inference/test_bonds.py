@@ -97,6 +97,13 @@ def test_what_is_believed_of_a_bond_is_shared_out_among_its_members() -> None:
     assert sum(dict(shared)[member] for member in (rnic, cable, other)) == pytest.approx(0.7)
     assert dict(shared)[leaf] == 0.2
     assert bonds.share_out([(leaf, 0.2)]) == ((leaf, 0.2),)
+    # What crosses another fault says nothing, and what has been told for long stays.
+    for known in (
+        replace(bonds, known=frozenset({"l0"})), replace(bonds, settled=frozenset({"r0"})),
+    ):  # fmt: skip
+        assert known.share_out([(rnic, 0.7), (leaf, 0.2)]) == ((rnic, 0.7), (leaf, 0.2))
+    assert bonds.share_out([(rnic, 0.7)], {"l1"}) == ((rnic, 0.7),)
+    assert bonds.share_out([(rnic, 0.7)], {"l1--r0"})[0][0] == cable
     alone = replace(bonds, log_prior={"r0": -7.0, "l0--r0": -7.0})
     assert {cause for cause, _ in alone.share_out([(cable, 1.0)])} == {cable, rnic}
 
@@ -114,3 +121,18 @@ def test_a_bonded_rnic_and_its_cables_are_told_apart(loss: float, *, cable: bool
     events = run_world(world).events
     assert {event.fault_id for event in events} == {events[0].fault_id}
     assert (events[-1].component_id, events[-1].decided) == (sick, True)
+
+
+def test_a_cable_that_is_cut_beside_a_leaking_leaf_is_told() -> None:
+    """All 5-tuples of its RNIC are bad then: those of the other cable because of the leaf."""
+    shape = FabricShape(hosts=8, rails=2, segment_hosts=4, spines=2, tors=2)
+    job = JobPlan(task_id="a", first_host=0, hosts=8)
+    cluster = Cluster(Fabric(shape), (job,), targets=6, flows=4, symmetric=False)
+    number, cable = cluster.number_of, "link:leaf:s0-r0a--rnic:h2/r0"
+    effects = (
+        Effect(component=number["leaf:s0-r0b"], begin_ns=at(60), end_ns=at(240), loss=0.05),
+        Effect(component=number[cable], begin_ns=at(130), end_ns=at(240), loss=1.0),
+    )
+    world = World(name="both", seed=3, cluster=cluster, seconds=300, effects=effects)
+    told = {event.component_id for event in run_world(world).events}
+    assert told == {"leaf:s0-r0b", cable}

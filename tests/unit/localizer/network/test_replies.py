@@ -81,6 +81,7 @@ def test_a_bonded_rnic_gets_its_replies_by_either_cable() -> None:
     for name in ("l0", "l0b", "l0--r0", "l0b--r0"):
         assert found[name] == pytest.approx(0.5)
     assert found.keys().isdisjoint({"r0", "r1", "l1--r1"})
+    assert ways.shares("e0", "e0") is not found
     assert ways.shares("e0", "e1") is found
     assert ways.shares("e1", "e0") == found
     ((numbers, chance),) = ways.numbered_shares([("e0", "e1")])

@@ -1,5 +1,6 @@
 """The graph of components."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -19,13 +20,15 @@ def test_links_are_found_by_their_ends_in_either_order() -> None:
 
 
 def test_cables_of_one_rnic_are_bonded() -> None:
-    """Of a leaf's other cables, and of those between switches, none is."""
+    """Those to switches, of which parallel ones are one; no other component has a bond."""
     topology = small_fabric()
-    assert topology.bonded_links("l0--r0") == topology.bonded_links("l0--s0") == []
+    assert topology.bond_at("r0") == topology.bond_at("l0") == topology.bond_at("nobody") == ()
+    topology.set_component(link("r0", "v0"))
     topology.set_component(link("l0b", "r0"))
-    assert topology.bonded_links("l0--r0") == ["l0b--r0"]
-    assert topology.bonded_links("l0b--r0") == ["l0--r0"]
-    assert topology.bonded_links("nobody") == topology.bonded_links("r0") == []
+    topology.set_component(replace(link("l0", "r0"), component_id="l0--r0#2"))
+    assert topology.bond_at("r0") == ()
+    topology.set_component(component("l0b", ComponentKind.SWITCH))
+    assert topology.bond_at("r0") == ("l0--r0", "l0b--r0")
 
 
 def test_parents_lead_from_an_endpoint_to_its_host() -> None:

@@ -536,20 +536,25 @@ def test_the_last_late_paths_of_a_delay_that_ends_are_no_second_fault() -> None:
 def test_what_is_left_of_the_replies_that_a_leak_lost_is_no_fault() -> None:
     """The counts of a minute show it when those of the leak's own 5-tuples show nothing more."""
     replies = keys(4, first=9)
-    leak = replace(claim("A", keys(6), kind="packet_loss"), replies=replies)
+    own = claim("A", keys(6), kind="packet_loss")
+    leak = replace(own, replies=replies)
     rest = replace(claim("B", replies, kind="packet_loss"), onset_ns=START + 40 * SECOND_NS)
-    for other, seconds in (
-        (rest, CONFIG.aftermath_ns // SECOND_NS),
-        (replace(rest, kind=KINDS["connectivity"]), 1),
-        (replace(rest, keys=keys(5, first=9), bad=5), 1),
-        (replace(rest, onset_ns=START + 900 * SECOND_NS), 1),
+    for first, other, seconds in (
+        (leak, rest, CONFIG.aftermath_ns // SECOND_NS),
+        (leak, replace(rest, kind=KINDS["connectivity"]), 1),
+        (leak, replace(rest, kind=KINDS["crc_error"]), 1),
+        (leak, replace(rest, keys=keys(5, first=9), bad=5), 1),
+        (leak, replace(rest, onset_ns=START + 900 * SECOND_NS), 1),
+        (own, rest, 1),
+        (replace(leak, kind=KINDS["connectivity"]), rest, 1),
     ):
         life = Life()
-        life.step(leak)
-        life.step(leak, seconds=60)
-        life.step()
-        assert [e.state for e in life.step(seconds=3)] == [RESOLVED]
-        assert life.step(rest, seconds=1) == []
+        life.step(first)
+        life.step(first, seconds=60, bad=keys(20))
+        life.step(bad=replies)
+        assert [e.state for e in life.step(seconds=3, bad=replies)] == [RESOLVED]
+        if first is leak:
+            assert life.step(rest, seconds=1) == []
         assert [e.component_id for e in life.step(other, seconds=seconds)] == ["B"]
 
 
