@@ -1,14 +1,14 @@
-"""A bonded RNIC, or one of its cables: whose losses they are.
+"""Tell a bonded RNIC from its cables by how many probes each 5-tuple lost.
 
-A cable of a bond carries the probes of its own 5-tuples and, whichever cable these leave by, the
-replies of some of all. Which these are, a hash decides once for each 5-tuple. So if the cable loses
-m packets of a 5-tuple that crosses it once, it loses 2 m of those of its own whose replies come by
-it too; of another cable's it loses m or none. What the RNIC loses it loses of all alike.
+A cable of a bond carries the probes of its own 5-tuples, and the replies to some of all cables'
+5-tuples: to which ones, a hash decides once for each. So where the cable loses m packets of a
+5-tuple that crosses it one way, it loses 2 m of one that crosses it both ways. Its own 5-tuples
+lose m or 2 m, those of another cable m or nothing. What the RNIC loses, all lose alike.
 
-The search knows one severity for all 5-tuples, and of the good ones only those that cross a
-component for certain. So how likely it is the RNIC, rather than one of its cables, is told by the
-numbers of lost probes alone, of good 5-tuples as well. Nothing else tells these apart: traces pass
-the RNIC and the cable, or neither.
+The search knows one severity for all 5-tuples of a component, and good 5-tuples only where they
+cross it for certain. Traces do not help: they pass both the RNIC and the cable, or neither. So what
+the search believes of RNIC and cables together is shared out by the numbers of lost probes alone,
+those of good 5-tuples included.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
