@@ -134,5 +134,6 @@ def test_a_cable_that_is_cut_beside_a_leaking_leaf_is_told() -> None:
         Effect(component=number[cable], begin_ns=at(130), end_ns=at(240), loss=1.0),
     )
     world = World(name="both", seed=3, cluster=cluster, seconds=300, effects=effects)
-    told = {event.component_id for event in run_world(world).events}
-    assert told == {"leaf:s0-r0b", cable}
+    # A leak may be told as one of the leaf's cables at first.
+    told = {event.fault_id: event.component_id for event in run_world(world).events}
+    assert sorted(told.values()) == ["leaf:s0-r0b", cable]
