@@ -7,6 +7,7 @@ In: the bad 5-tuples, the index of all probed 5-tuples, traces, states. Out: an 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, compress
 from math import log
 from typing import Final
@@ -367,7 +368,7 @@ def gather(
             good=good,
             bad=bad,
             log_prior={name: prior + hints.get(name, 0.0) for name, prior in priors.items()},
-            strays=sources.strays.counts if family is AnomalyFamily.LOSS else None,
+            strays=cache(sources.strays.counts) if family is AnomalyFamily.LOSS else None,
             known=known,
             settled=settled,
         ),

@@ -143,7 +143,7 @@ class Directions:
         if known is None or known[0] is not shares:
             if len(self._returned) >= MOST_PAIRS:
                 self._returned.clear()
-            known = self._returned[between] = shares, shares | self._directed(shares, between)
+            known = self._returned[between] = shares, shares | self._directed(shares, *between)
         return known[1]
 
     def returning(self, src: str, dst: str, place: str) -> float:
@@ -157,9 +157,8 @@ class Directions:
         ways = self._ways(cable, self.replies.end(dst).leaves, self.replies.end(src).leaves)
         return share / len(ways) if tuple(way) in ways else 0.0
 
-    def _directed(self, shares: Shares, between: tuple[End, End]) -> Shares:
+    def _directed(self, shares: Shares, begin: End, end: End) -> Shares:
         """Return the shares of the directions in which packets between leaves cross cables."""
-        begin, end = between
         return {
             self._place(cable, *way): share / len(ways)
             for cable, share in shares.items()

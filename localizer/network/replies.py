@@ -120,7 +120,7 @@ class ReplyWays:
         A storm's first decision then has less to do.
         """
         self._grow()
-        self._look_up_leaves()
+        self._look_up_ends()
         self.in_fabric(np.arange(self._prepared, self._index.number_count))
         self._prepared = self._index.number_count
         self._calls += 1
@@ -161,7 +161,7 @@ class ReplyWays:
             self._ends.pop(end, None)
             number = self._index.endpoints.get(end)
             if number is not None and number < self._looked_up:
-                self._look_up(number, end)
+                self._look_up_end(number, end)
         groups |= {self._number(self.leaves(end)) for end in ends & set(moved)}
         for group in groups:
             self._ways.pop(group, None)
@@ -189,14 +189,13 @@ class ReplyWays:
             # Ordered by what does not depend on the order in which the index met them.
             between = self._named[pair] = dict(sorted(zip(names, chance.tolist(), strict=True)))
         ends = self.end(src), self.end(dst)
-        bonds = [end.bond for end in ends if end.bond]
-        if not bonds:
+        of_bonds = _shares_of_bonds(ends)
+        if not of_bonds:
             return between
         known = self._bonded.get(ends)
         if known is None or known[0] is not between:
             if len(self._bonded) >= MOST_BONDED:
                 self._bonded.clear()
-            of_bonds = {cable: 1 / len(bond) for bond in bonds for cable in bond}
             known = self._bonded[ends] = between, between | of_bonds
         return known[1]
 
@@ -214,22 +213,17 @@ class ReplyWays:
         pairs = [self._pair(src, dst) for src, dst in ends]
         self._keep_shares(pairs)
         return [
-            NO_NUMBERS if pair is None else self._with_bonds(self._between[pair], *both)
-            for pair, both in zip(pairs, ends, strict=True)
+            NO_NUMBERS if pair is None else self._with_bonds(pair, src, dst)
+            for pair, (src, dst) in zip(pairs, ends, strict=True)
         ]
 
-    def _with_bonds(self, between: Numbered, src: str, dst: str) -> Numbered:
-        """Return the shares between two endpoints' leaves with those of their bonded cables."""
-        known = self._index.components
-        more = {
-            known[cable]: 1 / len(bond)
-            for bond in (self.end(src).bond, self.end(dst).bond)
-            for cable in bond
-            if cable in known
-        }
+    def _with_bonds(self, pair: Pair, src: str, dst: str) -> Numbered:
+        """Return the shares of a pair with those of two endpoints' bonded cables."""
+        numbers, chance = self._between[pair]
+        known, of_bonds = self._index.components, _shares_of_bonds((self.end(src), self.end(dst)))
+        more = {known[cable]: share for cable, share in of_bonds.items() if cable in known}
         if not more:
-            return between
-        numbers, chance = between
+            return numbers, chance
         return np.append(numbers, list(more)), np.append(chance, list(more.values()))
 
     def _pair(self, src: str, dst: str) -> Pair | None:
@@ -357,27 +351,27 @@ class ReplyWays:
     def groups_of(self, ends: Numbers) -> Int64s:
         """Return the group of leaves of endpoints, both by number."""
         self._grow()
-        self._look_up_leaves()
+        self._look_up_ends()
         found: Int64s = self._group[ends]
         return found
 
     def bonds_of(self, ends: Numbers) -> Int64s:
         """Return the number of the bond of endpoints, both by number; 0: they have none."""
         self._grow()
-        self._look_up_leaves()
+        self._look_up_ends()
         found: Int64s = self._bond[ends]
         return found
 
-    def _look_up_leaves(self) -> None:
+    def _look_up_ends(self) -> None:
         """Look up the leaves and bonds of endpoints that are new in the index."""
         if self._looked_up == len(self._index.endpoints):
             # The usual case; skipping known endpoints one by one would be quadratic over time.
             return
         for name, number in islice(self._index.endpoints.items(), self._looked_up, None):
-            self._look_up(number, name)
+            self._look_up_end(number, name)
         self._looked_up = len(self._index.endpoints)
 
-    def _look_up(self, number: int, endpoint_id: str) -> None:
+    def _look_up_end(self, number: int, endpoint_id: str) -> None:
         end = self.end(endpoint_id)
         self._group[number] = self._number(end.leaves)
         self._bond[number] = self._bonds.setdefault(end.bond, len(self._bonds))
@@ -430,6 +424,11 @@ class ReplyWays:
         near = self._topology.neighbours(rnic)
         leaves = (n for n in near if self._topology.kind(n) is ComponentKind.SWITCH)
         return End(frozenset(leaves), self._topology.bond_at(rnic))
+
+
+def _shares_of_bonds(ends: Iterable[End]) -> Shares:
+    """Return the probability that a reply between endpoints crosses each of their bonded cables."""
+    return {cable: 1 / len(end.bond) for end in ends for cable in end.bond}
 
 
 def _by_owner(words: Int64s, owners: int) -> tuple[Int64s, list[tuple[int, int]]]:

@@ -102,7 +102,6 @@ class Case:
 
 def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
     """Return one case for each suspect of an explanation."""
-    # The best rival may score marginally better than the chosen column: ties go by name.
     suspects: dict[Cause, tuple[Suspect, Shares]] = {}
     chosen = [evidence.causes[suspect.column] for suspect in explanation.suspects]
     faulty = {cause.name for cause in chosen if cause.reason is Reason.COMPONENT}
@@ -110,7 +109,8 @@ def cases(evidence: Evidence, explanation: Explanation) -> list[Case]:
         believed = [(evidence.causes[column], belief) for column, belief in suspect.shares]
         shares = evidence.bonds.share_out(believed, faulty - {cause.name})
         best = shares[0][0] if shares else cause
-        # Of a bond two may have been suspects: the surer one counts.
+        # The best rival may score marginally better than the chosen column: ties go by name. Of a
+        # bond two may have been suspects: the surer one counts.
         if best not in suspects or suspect.doubt < suspects[best][0].doubt:
             suspects[best] = suspect, shares
     blamed = {cause.name for cause in suspects if cause.reason is Reason.COMPONENT}
