@@ -1,6 +1,7 @@
 """Expert (EP) and context (CP) groups inside the stages.
 
-Hosts of one group run in lock step (`skeleton_job.rhythm.groups`). Experts send and receive
+Hosts of one group vary alike (`skeleton_job.rhythm.likeness`) and run in lock step
+(`skeleton_job.rhythm.groups`). Experts send and receive
 changing numbers of tokens; members of a context group send what they receive. A fully sharded model
 gathers its parameters in lock step as well, but at the same rate as it sums gradients.
 """
@@ -15,6 +16,7 @@ from schemas.columns.arrays import Floats
 from skeleton_job.layout.blocks import MIN_UNEQUAL, Blocks, unequal
 from skeleton_job.layout.pipelines import StageIterations
 from skeleton_job.rhythm.groups import Lags, groups_of, host_lags, shared_size
+from skeleton_job.rhythm.likeness import HostGroups, alike_hosts
 from skeleton_job.rhythm.rings import MIN_ITERATIONS, equal_groups, likeness_of_hosts, ring_size
 
 Labels = NDArray[np.int64]
@@ -27,7 +29,7 @@ MIN_IMBALANCE: Final = 0.004
 LASTING: Final = 2.0
 # Context groups move bytes at less than half the rate of the gradient sum, for which links are
 # full; and that takes a fifth of the iteration at most. Parameters of a sharded model fill links
-# as well; such a model has no pipeline, as a rule.
+# as well; such a model has no pipeline, as a rule. Its hosts are in lock step, but all alike.
 BURST_LEVEL: Final = 0.5
 MAX_BURST: Final = 0.2
 
@@ -60,42 +62,25 @@ def find_inner(stage_iterations: StageIterations, *, rings: bool) -> Inner:
     ----------
     rings : whether rings turn through hosts all the time, see `blocks.lasting_rings`
     """
-    if rings:
-        return _ring_groups(stage_iterations)
     stages, blocks = stage_iterations.stages, stage_iterations.blocks
     hosts = _equal_hosts(stages, blocks)
     if hosts is None:
         return NONE
-    lags = [
-        _lags(stage_iterations, stage, of_host)
-        for stage, of_host in zip(stages, hosts.of_stage, strict=True)
-    ]
-    found = [lag for lag in lags if lag is not None]
-    if len(found) < len(stages):
+    alike = alike_hosts(_totals(stage_iterations, hosts))
+    found = alike or (_on_rings if rings else _in_lock_step)(stage_iterations, hosts)
+    if found is None:
         return NONE
-    size = shared_size(found)
-    if size == 1:
-        return NONE
-    uneven = [
-        _uneven(tx, rx, of_host)
-        for of_host, (tx, rx) in zip(hosts.of_stage, stage_iterations.pieces, strict=True)
-    ]
-    # Blocks of one host and stage that move different bytes serve other experts, unless they are
-    # the ends of a ring.
-    ends = unequal(blocks, np.arange(blocks.known.size)) >= MIN_UNEQUAL
-    unlike = blocks.unlike and hosts.width > 1 and not ends
-    experts = unlike or 2 * sum(uneven) > len(uneven)
-    kind = "ep" if experts else "cp"
-    if kind == "cp" and len(stages) == 1:
+    kind = "cp" if rings or not _are_experts(stage_iterations, hosts) else "ep"
+    if kind == "cp" and not rings and alike is None and len(stages) == 1:
         bursts = _bursts(blocks, stages[0], hosts.of_stage[0])
         if bursts > MAX_BURST:
             # A fully sharded model.
             return NONE
     groups = []
-    for stage, of_host, lag in zip(stages, hosts.of_stage, found, strict=True):
-        label = groups_of(lag, size)[of_host]
+    for stage, of_host, of_group in zip(stages, hosts.of_stage, found.of_stage, strict=True):
+        label = of_group[of_host]
         groups += [tuple(stage[label == g].tolist()) for g in dict.fromkeys(label.tolist())]
-    return Inner(kind, size * hosts.width, tuple(groups))
+    return Inner(kind, found.size * hosts.width, tuple(groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +111,48 @@ def _equal_hosts(stages: list[Labels], blocks: Blocks) -> _Hosts | None:
     return _Hosts(n_hosts, n_blocks // n_hosts, tuple(of_host for _, of_host in found))
 
 
+def _totals(stage_iterations: StageIterations, hosts: _Hosts) -> list[Floats]:
+    """Return what the hosts of each stage send and receive, (n_hosts, n_iterations, points)."""
+    totals = []
+    for of_host, (tx, rx) in zip(hosts.of_stage, stage_iterations.pieces, strict=True):
+        total = np.zeros((hosts.count, *tx.shape[1:]))
+        np.add.at(total, of_host, tx + rx)
+        totals.append(total)
+    return totals
+
+
+def _in_lock_step(stage_iterations: StageIterations, hosts: _Hosts) -> HostGroups | None:
+    """Return the groups of hosts that hardly lag behind each other."""
+    lags = [
+        _lags(stage_iterations, stage, of_host)
+        for stage, of_host in zip(stage_iterations.stages, hosts.of_stage, strict=True)
+    ]
+    found = [lag for lag in lags if lag is not None]
+    if len(found) < len(lags):
+        return None
+    size = shared_size(found)
+    return HostGroups(size, tuple(groups_of(lag, size) for lag in found)) if size > 1 else None
+
+
+def _on_rings(stage_iterations: StageIterations, hosts: _Hosts) -> HostGroups | None:
+    """Return the hosts that share a ring, by the delays of what turns around it."""
+    blocks = stage_iterations.blocks
+    found = []
+    for stage, of_host, (tx, rx) in zip(
+        stage_iterations.stages, hosts.of_stage, stage_iterations.pieces, strict=True
+    ):
+        leaves = blocks.tx[stage].mean(axis=1) > blocks.rx[stage].mean(axis=1)
+        flows = np.zeros((hosts.count, tx.shape[1], 2 * tx.shape[2]))
+        for way, half in ((leaves, slice(None, tx.shape[2])), (~leaves, slice(tx.shape[2], None))):
+            np.add.at(flows[:, :, half], of_host[way], (tx - rx)[way])
+        likeness = likeness_of_hosts(flows)
+        if likeness is None:
+            return None
+        found.append(likeness)
+    size = ring_size(found)
+    return HostGroups(size, tuple(equal_groups(likeness, size) for likeness in found))
+
+
 def _lags(stage_iterations: StageIterations, stage: Labels, of_host: Labels) -> Lags | None:
     """Return how much the hosts of a stage lag; None if one of them is not seen."""
     blocks = stage_iterations.blocks
@@ -141,6 +168,23 @@ def _lags(stage_iterations: StageIterations, stage: Labels, of_host: Labels) -> 
         second = int(inside[1]) if inside.size > 1 and blocks.width > 1 else first
         twins.append((first, second))
     return host_lags(stage_iterations.matrix, stage_iterations.rhythm, hosts, twins)
+
+
+def _are_experts(stage_iterations: StageIterations, hosts: _Hosts) -> bool:
+    """Return whether hosts, or RNICs of a host, move bytes as experts do that differ in popularity.
+
+    Blocks of one host and stage that move different bytes serve other experts, unless they are the
+    ends of a ring.
+    """
+    blocks = stage_iterations.blocks
+    ends = unequal(blocks, np.arange(blocks.known.size)) >= MIN_UNEQUAL
+    if blocks.unlike and hosts.width > 1 and not ends:
+        return True
+    uneven = [
+        _uneven(tx, rx, of_host)
+        for of_host, (tx, rx) in zip(hosts.of_stage, stage_iterations.pieces, strict=True)
+    ]
+    return 2 * sum(uneven) > len(uneven)
 
 
 def _bursts(blocks: Blocks, stage: Labels, of_host: Labels) -> float:
@@ -182,32 +226,6 @@ def _uneven(tx: Floats, rx: Floats, of_host: Labels) -> bool:
     changing = float(np.median(np.abs(net - usual)))
     total = float(np.median((sent + got)[:, seen]))
     return lasting > max(MIN_IMBALANCE * total, LASTING * changing)
-
-
-def _ring_groups(stage_iterations: StageIterations) -> Inner:
-    """Return the context groups of rings through hosts."""
-    stages, blocks = stage_iterations.stages, stage_iterations.blocks
-    hosts = _equal_hosts(stages, blocks)
-    if hosts is None:
-        return NONE
-    stage_likeness = []
-    for stage, of_host, (tx, rx) in zip(
-        stages, hosts.of_stage, stage_iterations.pieces, strict=True
-    ):
-        leaves = blocks.tx[stage].mean(axis=1) > blocks.rx[stage].mean(axis=1)
-        flows = np.zeros((hosts.count, tx.shape[1], 2 * tx.shape[2]))
-        for way, half in ((leaves, slice(None, tx.shape[2])), (~leaves, slice(tx.shape[2], None))):
-            np.add.at(flows[:, :, half], of_host[way], (tx - rx)[way])
-        likeness = likeness_of_hosts(flows)
-        if likeness is None:
-            return NONE
-        stage_likeness.append(likeness)
-    size = ring_size(stage_likeness)
-    groups = []
-    for stage, of_host, likeness in zip(stages, hosts.of_stage, stage_likeness, strict=True):
-        ring = equal_groups(likeness, size)[of_host]
-        groups += [tuple(stage[ring == g].tolist()) for g in range(hosts.count // size)]
-    return Inner("cp", size * hosts.width, tuple(groups))
 
 
 def positions(stages: list[Labels], groups: tuple[tuple[int, ...], ...]) -> list[list[int]]:

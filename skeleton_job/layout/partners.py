@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats
+from skeleton_job.rhythm.chains import all_octaves, unit_rows
 from skeleton_job.rhythm.rings import MIN_ITERATIONS
 
 Labels = NDArray[np.int64]
@@ -60,19 +61,19 @@ def rank_partners(tx: Floats, rx: Floats, hosts: Labels, count: int) -> Labels:
 
 
 def _own(pieces: Floats) -> Floats:
-    """Return each block's deviations from its mean iteration, as unit vectors, (n, features).
+    """Return each block's deviations from its mean iteration by octaves, (n, features).
 
     A missing sample does not deviate.
     """
     there = ~np.isnan(pieces)
     count = np.maximum(there.sum(axis=1, keepdims=True), 1)
     mean = np.where(there, pieces, 0.0).sum(axis=1, keepdims=True) / count
-    return _unit(np.where(there, pieces - mean, 0.0).reshape(len(pieces), -1))
+    return all_octaves(np.where(there, pieces - mean, 0.0))
 
 
 def _alike(own: Floats) -> Floats:
     """Return the correlation of what each sends with what another receives, both ways, (n, n)."""
-    unit = _unit(own)
+    unit = unit_rows(own)
     one_way = unit[: len(unit) // 2] @ unit[len(unit) // 2 :].T
     out: Floats = one_way + one_way.T
     return out
@@ -87,9 +88,3 @@ def _clearness(alike: Floats, apart: Bools) -> float:
     rows = others[some]
     rise = np.nanmax(rows, axis=1) - np.nanmedian(rows, axis=1)
     return float((rise / np.maximum(np.nanstd(rows, axis=1), 1e-300)).mean())
-
-
-def _unit(rows: Floats) -> Floats:
-    """Return the rows as unit vectors; zeros stay."""
-    out: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-    return out

@@ -1,5 +1,6 @@
 """Matches the replicas of neighbouring pipeline stages: which of them form one pipeline."""
 
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -63,9 +64,7 @@ def match_chains(
 
 def likeness_of(tx_a: Floats, rx_a: Floats, tx_b: Floats, rx_b: Floats) -> Floats:
     """Return how two stages' replicas correlate in their residuals, (n, n); see `match_chains`."""
-    both = _correlation(_own_residual(tx_a), _own_residual(rx_b)) + _correlation(
-        _own_residual(rx_a), _own_residual(tx_b)
-    )
+    both = _own_octaves(tx_a) @ _own_octaves(rx_b).T + _own_octaves(rx_a) @ _own_octaves(tx_b).T
     out: Floats = both / 2
     return out
 
@@ -78,19 +77,55 @@ def best_chains(likeness: Floats) -> NDArray[np.int64]:
     return partner
 
 
-def _own_residual(pieces: Floats) -> Floats:
-    """Return each replica's residual: without the means over replicas and over iterations.
+def _own_octaves(pieces: Floats) -> Floats:
+    """Return each replica's residual by octaves, without the means over replicas and iterations.
 
-    Iterations with missing samples of any replica are 0.
+    Iterations with missing samples of any replica are 0, and with too few others all are.
     """
     whole = ~np.isnan(pieces).any(axis=(0, 2))
-    if int(whole.sum()) < MIN_CHAIN_ITERATIONS:
-        return np.zeros((pieces.shape[0], 1))
-    own = own_delays(pieces[:, whole])
     kept = np.zeros_like(pieces)
-    kept[:, whole] = own
-    flat: Floats = kept.reshape(pieces.shape[0], -1)
-    return flat
+    if int(whole.sum()) >= MIN_CHAIN_ITERATIONS:
+        kept[:, whole] = own_delays(pieces[:, whole])
+    return all_octaves(kept)
+
+
+def octaves(residuals: Floats) -> list[Floats]:
+    """Return the octaves of an iteration's spectrum, for each a unit vector of every block.
+
+    The mean of an iteration, what happens once in it, twice and three times, and so on. What one
+    sends another receives, whatever happens between them to single samples. So the bytes of whole
+    iterations tell who shares them where jitter hides the shape, and the shape does where all
+    iterations move the same number of bytes.
+
+    Parameters
+    ----------
+    residuals : (n_blocks, n_iterations, points), none missing
+
+    Returns
+    -------
+    For each octave (n_blocks, features); zeros of a block that has no residuals in it
+    """
+    spectrum = np.fft.rfft(residuals, axis=2)
+    count = spectrum.shape[2]
+    edges = dict.fromkeys([0, *(2**k for k in range(count.bit_length())), count])
+    parts = (spectrum[:, :, a:b].reshape(len(spectrum), -1) for a, b in pairwise(edges))
+    return [unit_rows(np.hstack([part.real, part.imag])) for part in parts]
+
+
+def all_octaves(residuals: Floats) -> Floats:
+    """Return rows whose product is the mean correlation of two blocks over all octaves.
+
+    Which octave tells most is not known, so each counts alike; see `octaves`.
+    """
+    parts = octaves(residuals)
+    out: Floats = np.hstack(parts) / np.sqrt(len(parts))
+    return out
+
+
+def unit_rows(rows: Floats) -> Floats:
+    """Return the rows as unit vectors; zeros stay."""
+    out: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    return out
 
 
 def own_delays(pieces: Floats) -> Floats:
@@ -121,14 +156,4 @@ def own_delays(pieces: Floats) -> Floats:
         effect = shift @ flat_own / max(float(shift @ shift), 1e-300)
         own = (flat_own - shift[:, None] * effect).reshape(own.shape)
     out: Floats = own - own.mean(axis=1, keepdims=True)
-    return out
-
-
-def _correlation(a: Floats, b: Floats) -> Floats:
-    """Return the correlation of each row of a with each row of b; 0 for a flat row."""
-    if a.shape[1] != b.shape[1]:
-        return np.zeros((a.shape[0], b.shape[0]))
-    scale = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=1)[None]
-    product = a @ b.T
-    out: Floats = np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
     return out

@@ -14,7 +14,7 @@ from skeleton_job.layout.stages import (
     order_stages,
     under_way,
 )
-from skeleton_job.rhythm.chains import match_chains
+from skeleton_job.rhythm.chains import best_chains, likeness_of, match_chains
 
 POINTS = 80
 
@@ -127,6 +127,19 @@ def test_chains_follow_the_traffic(replicas: int) -> None:
     partner, seen = match_chains(forward, backward, backward[mixed] + noise, forward[mixed] + noise)
     assert seen
     assert mixed[partner].tolist() == list(range(replicas))
+
+
+def test_chains_follow_the_bytes_where_jitter_hides_the_times() -> None:
+    """What a sender sends in an iteration its own receiver gets, at whatever time."""
+    rng = np.random.default_rng(0)
+    replicas = 8
+    mixed = rng.permutation(replicas)
+    forward, backward = 0.15 * rng.standard_normal((2, replicas, 20, 1))
+    # Jitter moves bytes from sample to sample, and adds none.
+    jitter = [d - np.roll(d, 1, axis=2) for d in (delays(replicas, seed) for seed in range(4))]
+    moved = (forward, backward, backward[mixed], forward[mixed])
+    likeness = likeness_of(*(own + shared for own, shared in zip(jitter, moved, strict=True)))
+    assert mixed[best_chains(likeness)].tolist() == list(range(replicas))
 
 
 def test_without_a_trace_chains_follow_the_platform() -> None:
