@@ -24,14 +24,17 @@ Labels = NDArray[np.int64]
 # Larger expert groups are paired along a ring of this size.
 MAX_ALL: Final = 16
 # What an expert group's hosts send and receive differs by this share at least (acknowledgements and
-# retransmissions are some thousandths of all bytes), and by so many times what changes.
-MIN_IMBALANCE: Final = 0.004
+# retransmissions are a thousandth of all bytes), and by so many times what changes.
+MIN_IMBALANCE: Final = 0.0015
 LASTING: Final = 2.0
 # Context groups move bytes at less than half the rate of the gradient sum, for which links are
 # full; and that takes a fifth of the iteration at most. Parameters of a sharded model fill links
-# as well; such a model has no pipeline, as a rule. Its hosts are in lock step, but all alike.
+# as well; such a model has no pipeline, as a rule.
 BURST_LEVEL: Final = 0.5
 MAX_BURST: Final = 0.2
+# Members of a context group do all together, so that nothing else varies as they do. Hosts that
+# shard a model among them gather it together, but each has a batch of its own.
+AS_ONE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,13 @@ def find_inner(stage_iterations: StageIterations, *, rings: bool) -> Inner:
     hosts = _equal_hosts(stages, blocks)
     if hosts is None:
         return NONE
-    alike = alike_hosts(_totals(stage_iterations, hosts))
-    found = alike or (_on_rings if rings else _in_lock_step)(stage_iterations, hosts)
+    found = alike_hosts(_totals(stage_iterations, hosts)) or (
+        _on_rings(stage_iterations, hosts) if rings else _in_lock_step(stage_iterations, hosts)
+    )
     if found is None:
         return NONE
     kind = "cp" if rings or not _are_experts(stage_iterations, hosts) else "ep"
-    if kind == "cp" and not rings and alike is None and len(stages) == 1:
+    if kind == "cp" and not rings and len(stages) == 1 and found.gap < AS_ONE:
         bursts = _bursts(blocks, stages[0], hosts.of_stage[0])
         if bursts > MAX_BURST:
             # A fully sharded model.

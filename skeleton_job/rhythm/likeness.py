@@ -41,10 +41,12 @@ class HostGroups:
     ----------
     size : hosts of a group
     of_stage : for each stage the group of each host, from 0 on
+    gap : by how much members correlate more than with any other host, 0 to 2; 0: not known
     """
 
     size: int
     of_stage: tuple[Labels, ...]
+    gap: float = 0.0
 
 
 def alike_hosts(stages: Sequence[Floats]) -> HostGroups | None:
@@ -66,13 +68,13 @@ def alike_hosts(stages: Sequence[Floats]) -> HostGroups | None:
         return None
     n = len(stages[0])
     least = MIN_GAP_FEW if n <= FEW_HOSTS else MIN_GAP
-    best, groups = least, None
+    groups = None
     for size in divisors(n)[1:-1]:
         for octave in zip(*found, strict=False):
             labels = [_groups(alike, size) for alike in octave]
             gap = sum(map(_gap, octave, labels)) / len(labels)
-            if gap >= best:
-                best, groups = gap, HostGroups(size, tuple(labels))
+            if gap >= (least if groups is None else groups.gap):
+                groups = HostGroups(size, tuple(labels), gap)
     return groups
 
 
