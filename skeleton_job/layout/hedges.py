@@ -5,8 +5,8 @@ of guesses say who else may exchange data: blocks whose own delays agree
 (`skeleton_job.layout.partners`), whatever the layout, and blocks at distances along the platform's
 order at which another layout would put neighbours (`skeleton_job.layout.distances`). They are
 taken in turns, the likeliest first, as many as a multiple of the pairs that the job needs has room
-for. Collectives of rail-optimised fabrics do not cross rails, so unless the layout does, pairs
-across rails are the last ones.
+for. Collectives of rail-optimised fabrics do not cross rails, and no guess does unless the layout
+does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -26,7 +26,7 @@ from skeleton_job.series.rates import RateMatrix
 # All pairs of an unsure job, as a multiple of what its layout needs: a wrong layout may need half
 # of what the true one does, and then as many again are spare. The usual list, of sure and unsure
 # jobs together, stays below three times the truth.
-MAX_LENGTH: Final = 5.0
+MAX_LENGTH: Final = 6.0
 # Likely partners of each block, and the most blocks for which they are sought: their correlations
 # take memory and time by the square.
 PARTNERS: Final = 4
@@ -51,11 +51,12 @@ def hedges(pairs: Set[Pair], needed: int, guesses: Iterable[Set[Pair]]) -> froze
 
 
 def needed_pairs(
-    groups: Iterable[Sequence[Rnic]], chains: Iterable[Sequence[Rnic]], silent: Set[Rnic]
+    groups: Sequence[Sequence[Rnic]], chains: Iterable[Sequence[Rnic]], silent: Set[Rnic]
 ) -> int:
     """Return how many pairs a layout needs: rings of its replica groups, and its pipelines.
 
-    Neighbours in one host need none.
+    Neighbours in one host need none. As many as RNICs take part are needed in any case: a layout
+    that needs hardly any is often wrong.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def needed_pairs(
         for a, b in joints
         if a.host != b.host and not {a, b} & silent
     }
-    return len(needed)
+    return max(len(needed), sum(r not in silent for group in groups for r in group))
 
 
 def silent_rnics(blocks: Blocks) -> set[Rnic]:
@@ -104,10 +105,8 @@ def guesses(
         by_delay = rank_partners(tx, rx, blocks.hosts, PARTNERS).T
     distances = covering_distances(n, DEFAULT_MAX_PEERS)
     by_index = [np.roll(np.arange(n), -distance) for distance in distances]
-    partners = [p for turn in zip_longest(by_delay, by_index) for p in turn if p is not None]
-    for crossing in (across,) if across else (False, True):
-        for partner in partners:
-            yield _pairs(blocks, partner, across=crossing)
+    for turn in zip_longest(by_delay, by_index):
+        yield from (_pairs(blocks, p, across=across) for p in turn if p is not None)
 
 
 def rail_twins(chains: Iterable[Sequence[Rnic]], heard: Iterable[Rnic]) -> set[Pair]:

@@ -54,9 +54,9 @@ MIN_FLAT_NS: Final = 20 * 10**9
 # Confidence from which an inference replaces the basic list by default.
 DEFAULT_MIN_CONFIDENCE: Final = 0.5
 
-# Confidence from which only the layout's own pairs are listed, if joints and order are seen: three
-# in four such layouts are right, and most wrong ones have the true peers still.
-SURE: Final = 0.75
+# Confidence from which only the layout's own pairs are listed, if joints and order are seen: four
+# in five such layouts are right, and most wrong ones have the true peers still.
+SURE: Final = 0.8
 
 # Largest offset between hosts' clocks: tens of milliseconds.
 MAX_CLOCK_NS: Final = 60_000_000
