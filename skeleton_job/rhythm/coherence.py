@@ -35,6 +35,8 @@ MIN_COHERENCE: Final = 0.62
 # captures, the most alike have 0.56, if one of them is no training job; of parts of one job, 0.57
 # to 0.68.
 MIN_COHERENCE_OF_SUMS: Final = 0.565
+# In fewer bins the spectra have so few bands that chance makes two jobs as alike.
+MIN_BINS_OF_SUMS: Final = 500
 # 1 Mbit/s each way: a port with less traffic takes no part in a job.
 BUSY_BYTES_PER_S: Final = 250_000.0
 # With more RNICs than this, some represent their host.
@@ -122,7 +124,7 @@ def split(job: Job, matrix: RateMatrix) -> list[Job]:
         if label >= 0:
             members.setdefault(int(label), []).append(rnic)
     found = [m for m in members.values() if len({r.host for r in m}) > 1]
-    if len(found) > 1:
+    if len(found) > 1 and matrix.n_bins >= MIN_BINS_OF_SUMS:
         found = _joined(found, matrix, row_of)
     if len(found) < 2:
         return [job]
