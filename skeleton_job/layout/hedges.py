@@ -1,12 +1,12 @@
-"""Pairs to probe beside those of a layout that is not sure: a covering design, not a mesh.
+"""Pairs to probe beside those of a layout: a covering design, not a mesh.
 
-An unsure layout may have wrong degrees or a wrong order of stages, and then lacks peers. Two kinds
-of guesses say who else may exchange data: blocks whose own delays agree
-(`skeleton_job.layout.partners`), whatever the layout, and blocks at distances along the platform's
-order at which another layout would put neighbours (`skeleton_job.layout.distances`). They are
-taken in turns, the likeliest first, as many as a multiple of the pairs that the job needs has room
-for. Collectives of rail-optimised fabrics do not cross rails, and no guess does unless the layout
-does.
+A layout may have wrong degrees or a wrong order of stages, and then lacks peers; one that looks
+sure is wrong now and then, too, and gets fewer guesses. Two kinds of guesses say who else may
+exchange data: blocks whose own delays agree (`skeleton_job.layout.partners`), whatever the layout,
+and blocks at distances along the platform's order at which another layout would put neighbours
+(`skeleton_job.layout.distances`). They are taken in turns, the likeliest first, as many as a
+multiple of the pairs that the job needs has room for. Collectives of rail-optimised fabrics do not
+cross rails, and no guess does unless the layout does.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -27,25 +27,27 @@ from skeleton_job.series.rates import RateMatrix
 # of what the true one does, and then as many again are spare. The usual list, of sure and unsure
 # jobs together, stays below three times the truth.
 MAX_LENGTH: Final = 6.0
+# The same of a sure job.
+SURE_LENGTH: Final = 2.0
 # Likely partners of each block, and the most blocks for which they are sought: their correlations
 # take memory and time by the square.
 PARTNERS: Final = 4
 MAX_RANKED: Final = 1024
 
 
-def hedges(pairs: Set[Pair], needed: int, guesses: Iterable[Set[Pair]]) -> frozenset[Pair]:
+def hedges(pairs: Set[Pair], room: float, guesses: Iterable[Set[Pair]]) -> frozenset[Pair]:
     """Return the guessed pairs for which there is room.
 
     Parameters
     ----------
     pairs : of the layout, which stay
-    needed : how many pairs the layout needs, see `needed_pairs`
+    room : for so many pairs in all
     guesses : parcels of pairs, the likeliest first; one that does not fit is left out
     """
     added: set[Pair] = set()
     for guess in guesses:
         more = guess - pairs - added
-        if len(pairs) + len(added) + len(more) <= MAX_LENGTH * needed:
+        if len(pairs) + len(added) + len(more) <= room:
             added |= more
     return frozenset(added)
 

