@@ -55,6 +55,7 @@ CONFIDENCE_STEP: Final = 0.15
 FLAPPING_FACTOR: Final = 8
 BRIEF_DELAY_NS: Final = 60 * SECOND_NS
 FLAPPING: Final = "port_flapping"
+COMES_AND_GOES: Final = frozenset({FLAPPING, "repetitive_offload"})
 FLAPPING_RETURNS: Final = 2
 PORT_KINDS: Final = frozenset({ComponentKind.LINK, ComponentKind.RNIC})
 # Minimum time between changes of the verdict itself: one that swings settles by itself.
@@ -490,7 +491,7 @@ class Lifecycle:
         """
         kind, flap_ns = incident.event.fault_kind, self._config.flap_ns
         if (
-            kind == FLAPPING
+            kind in COMES_AND_GOES
             or incident.flapped >= FLAPPING_RETURNS
             or (at_place and self._ended_by_itself(incident))
         ):
@@ -529,14 +530,18 @@ class Lifecycle:
 def _is_same(incident: Incident, claim: Claim) -> bool:
     """Return whether a claim is of the place of a resolved fault.
 
-    A fault that was undecided may return with a better answer, and a decided one with a worse.
+    A fault that was undecided may return with a better answer, and a decided one with a worse: one
+    that names it among others, or names what it was told from before its state was read again.
     """
     if incident.group != claim.group:
         return False
     if _is_at_place_of(incident, claim):
         return True
-    place = incident.event.component_id
-    return not claim.decided and any(candidate == place for candidate, _ in claim.candidates)
+    event = incident.event
+    return not claim.decided and (
+        any(candidate == event.component_id for candidate, _ in claim.candidates)
+        or any(candidate.component_id == claim.component_id for candidate in event.candidates)
+    )
 
 
 def _is_at_place_of(incident: Incident, claim: Claim) -> bool:

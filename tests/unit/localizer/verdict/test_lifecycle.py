@@ -498,6 +498,32 @@ def test_what_was_undecided_may_come_back_with_a_better_answer() -> None:
     assert other.fault_id != first.fault_id
 
 
+@pytest.mark.parametrize(
+    ("decided", "place", "seconds", "same"),
+    [(False, "B", 80, True), (True, "B", 80, False), (False, "C", 80, False),
+     (False, "B", 900, False)],
+)  # fmt: skip
+def test_evictions_that_are_back_before_their_state_is_read_are_no_second_fault(
+    decided: bool, place: str, seconds: float, same: bool
+) -> None:
+    """Late 5-tuples tell the RNIC from which the state had told its virtual switch."""
+    life = Life()
+    told = replace(
+        claim(kind="repetitive_offload"), confidence=0.97, candidates=(("A", 0.97), ("B", 0.5))
+    )
+    (first,) = life.step(told)
+    life.step()
+    life.step(seconds=3)
+    late = replace(
+        claim(place, kind="high_latency"),
+        decided=decided, confidence=0.57, candidates=((place, 0.57), ("D", 0.43)),
+    )  # fmt: skip
+    (back,) = life.step(late, seconds=seconds)
+    assert (back.fault_id == first.fault_id) is same
+    if same:
+        assert (back.component_id, back.fault_kind, back.flaps) == ("A", "repetitive_offload", 1)
+
+
 def test_a_shadow_next_door_is_no_second_fault() -> None:
     """Joined to what is at fault and begun with it; later or elsewhere it is one."""
     life = Life()
