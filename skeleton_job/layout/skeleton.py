@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from skeleton_job.job import Job, Pair, Rnic
+from skeleton_job.job import Job, Pair, Rnic, ordered
 from skeleton_job.layout.balance import hosts_are_balanced
 from skeleton_job.layout.blocks import (
     Blocks,
@@ -112,8 +112,9 @@ class Inference:
     chains : RNICs from stage to stage
     ep_groups : RNICs that exchange tokens
     pairs : RNICs that exchange data over the network
-    hedges : RNICs that may, if the layout is another one; none if it is sure
+    hedges : RNICs that may, if the layout is another one; few if it is sure
     idle : endpoint ids seen to take no part
+    unheard : endpoint ids that are not seen to take part
     signs : input of the confidence, see `skeleton_job.layout.confidence.signs_of`
     begin_ns : begin of the counters that it rests on; None: that of the window
     """
@@ -134,6 +135,7 @@ class Inference:
     pairs: frozenset[Pair] = frozenset()
     hedges: frozenset[Pair] = frozenset()
     idle: tuple[str, ...] = ()
+    unheard: frozenset[str] = frozenset()
     signs: Mapping[str, float] = field(default_factory=dict)
     begin_ns: int | None = None
 
@@ -231,9 +233,14 @@ def _of_silent_ends(job: Job, ends: SilentEnds, period_ns: int | None) -> Infere
         directed=True,
         width=ends.width,
         chains=chains,
-        # Silent ends return to no first stage.
         pairs=frozenset().union(
             *(chain_pairs([joint]) for chain in chains for joint in pairwise(chain[1:-1]))
+        ),
+        # Ends that share an embedding sum its gradient, which hardly shows.
+        hedges=frozenset(
+            ordered(chain[0].endpoint_id, chain[-1].endpoint_id)
+            for chain in chains
+            if chain[0].host != chain[-1].host
         ),
     )
 
@@ -339,6 +346,12 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         pairs=pairs,
         hedges=hedges(pairs, (SURE_LENGTH if sure else MAX_LENGTH) * needed, others),
         idle=part.idle,
+        unheard=frozenset(
+            rnic.endpoint_id
+            for rnics, known in zip(part.table, part.known, strict=True)
+            for rnic, heard in zip(rnics, known, strict=True)
+            if not heard
+        ),
         signs=signs,
     )
 

@@ -177,7 +177,7 @@ def infer_table(table: pl.DataFrame, meta: Meta) -> dict[str, Any]:
                 rest |= set(part.rnics)
             else:
                 listed = _listed(part, inference, still) | pairs_between_parts(
-                    part, _faint(part, matrix)
+                    part, _faint(part, matrix) | inference.unheard
                 )
                 tasks.append(_task(part.task_id, part.ordered, inference))
                 rest |= {by_id[e] for e in inference.idle}
