@@ -26,7 +26,7 @@ from skeleton_job.series.rates import RateMatrix
 # All pairs of an unsure job, as a multiple of what its layout needs: a wrong layout may need half
 # of what the true one does, and then as many again are spare. The usual list, of sure and unsure
 # jobs together, stays below three times the truth.
-MAX_LENGTH: Final = 6.0
+MAX_LENGTH: Final = 5.5
 # The same of a sure job.
 SURE_LENGTH: Final = 2.0
 # Likely partners of each block, and the most blocks for which they are sought: their correlations
