@@ -55,7 +55,10 @@ CONFIDENCE_STEP: Final = 0.15
 FLAPPING_FACTOR: Final = 8
 BRIEF_DELAY_NS: Final = 60 * SECOND_NS
 FLAPPING: Final = "port_flapping"
-COMES_AND_GOES: Final = frozenset({FLAPPING, "repetitive_offload"})
+EVICTIONS: Final = "repetitive_offload"
+COMES_AND_GOES: Final = frozenset({FLAPPING, EVICTIONS})
+# A place was likely if it had this share at least.
+LIKELY: Final = 0.1
 FLAPPING_RETURNS: Final = 2
 PORT_KINDS: Final = frozenset({ComponentKind.LINK, ComponentKind.RNIC})
 # Minimum time between changes of the verdict itself: one that swings settles by itself.
@@ -455,7 +458,11 @@ class Lifecycle:
             # What stands elsewhere is no more the same fault than what was resolved then.
             since_ns = incident.over_ns if incident.stands else incident.changed_ns
             back = (incident.stands and at_place) or now_ns - since_ns <= within_ns
-            if back and (_is_same(incident, claim) or _is_outage_of(incident, claim)):
+            if back and (
+                _is_same(incident, claim)
+                or _is_outage_of(incident, claim)
+                or _are_evictions_again(incident, claim)
+            ):
                 matched.add(incident.event.fault_id)
                 known = incident.event
                 if known.decided and (
@@ -530,17 +537,35 @@ class Lifecycle:
 def _is_same(incident: Incident, claim: Claim) -> bool:
     """Return whether a claim is of the place of a resolved fault.
 
-    A fault that was undecided may return with a better answer, and a decided one with a worse: one
-    that names it among others, or names what it was told from before its state was read again.
+    A fault that was undecided may return with a better answer, and a decided one with a worse.
     """
     if incident.group != claim.group:
         return False
     if _is_at_place_of(incident, claim):
         return True
+    place = incident.event.component_id
+    return not claim.decided and any(candidate == place for candidate, _ in claim.candidates)
+
+
+def _are_evictions_again(incident: Incident, claim: Claim) -> bool:
+    """Return whether an undecided delay is that of entries which are evicted again.
+
+    Probes tell them first, and the state that names the virtual switch is read later. Until then
+    the claim is of a place between which and the virtual switch it was undecided before, too, and
+    hits 5-tuples that were late then.
+    """
     event = incident.event
-    return not claim.decided and (
-        any(candidate == event.component_id for candidate, _ in claim.candidates)
-        or any(candidate.component_id == claim.component_id for candidate in event.candidates)
+    first = incident.first or frozenset()
+    return (
+        event.fault_kind == EVICTIONS
+        and incident.group == claim.group
+        and not claim.decided
+        and claim.kind.name not in SPECIFIC
+        and any(
+            candidate.component_id == claim.component_id and candidate.score >= LIKELY
+            for candidate in event.candidates
+        )
+        and 2 * len(claim.keys & first) >= min(len(claim.keys), len(first))
     )
 
 

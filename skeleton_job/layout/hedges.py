@@ -6,7 +6,7 @@ exchange data: blocks whose own delays agree (`skeleton_job.layout.partners`), w
 and blocks at distances along the platform's order at which another layout would put neighbours
 (`skeleton_job.layout.distances`). They are taken in turns, the likeliest first, as many as a
 multiple of the pairs that the job needs has room for. Collectives of rail-optimised fabrics do not
-cross rails, and no guess does unless the layout does.
+cross rails, so unless the layout does, guesses do only where next to nothing is known, and last.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -88,6 +88,8 @@ def guesses(
     blocks: Blocks,
     matrix: RateMatrix,
     rhythm: Rhythm,
+    *,
+    crossing: bool,
 ) -> Iterator[set[Pair]]:
     """Yield parcels of pairs that may exchange data, by delays and by index in turns.
 
@@ -95,6 +97,7 @@ def guesses(
     ----------
     pairs : of the layout
     chains : RNICs from stage to stage
+    crossing : whether pairs across rails come last if the layout has none
     """
     yield rail_twins(chains, [r for b in np.flatnonzero(blocks.known) for r in blocks.members[b]])
     rails = {r.endpoint_id: r.rail for block in blocks.members for r in block}
@@ -107,8 +110,9 @@ def guesses(
         by_delay = rank_partners(tx, rx, blocks.hosts, PARTNERS).T
     distances = covering_distances(n, DEFAULT_MAX_PEERS)
     by_index = [np.roll(np.arange(n), -distance) for distance in distances]
-    for turn in zip_longest(by_delay, by_index):
-        yield from (_pairs(blocks, p, across=across) for p in turn if p is not None)
+    partners = [p for turn in zip_longest(by_delay, by_index) for p in turn if p is not None]
+    for cross in (across,) if across or not crossing else (False, True):
+        yield from (_pairs(blocks, partner, across=cross) for partner in partners)
 
 
 def rail_twins(chains: Iterable[Sequence[Rnic]], heard: Iterable[Rnic]) -> set[Pair]:

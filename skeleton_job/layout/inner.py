@@ -1,9 +1,10 @@
 """Expert (EP) and context (CP) groups inside the stages.
 
-Hosts of one group vary alike (`skeleton_job.rhythm.likeness`) and run in lock step
-(`skeleton_job.rhythm.groups`). Experts send and receive
-changing numbers of tokens; members of a context group send what they receive. A fully sharded model
-gathers its parameters in lock step as well, but at the same rate as it sums gradients.
+Hosts of one group vary alike (`skeleton_job.rhythm.likeness`), or run in lock step
+(`skeleton_job.rhythm.groups`), or share a ring (`skeleton_job.rhythm.rings`). Experts send and
+receive changing numbers of tokens; members of a context group send what they receive. A fully
+sharded model gathers its parameters in lock step as well, but at the same rate as it sums
+gradients.
 """
 
 from dataclasses import dataclass
@@ -24,17 +25,14 @@ Labels = NDArray[np.int64]
 # Larger expert groups are paired along a ring of this size.
 MAX_ALL: Final = 16
 # What an expert group's hosts send and receive differs by this share at least (acknowledgements and
-# retransmissions are a thousandth of all bytes), and by so many times what changes.
-MIN_IMBALANCE: Final = 0.0015
+# retransmissions are some thousandths of all bytes), and by so many times what changes.
+MIN_IMBALANCE: Final = 0.004
 LASTING: Final = 2.0
 # Context groups move bytes at less than half the rate of the gradient sum, for which links are
 # full; and that takes a fifth of the iteration at most. Parameters of a sharded model fill links
 # as well; such a model has no pipeline, as a rule.
 BURST_LEVEL: Final = 0.5
 MAX_BURST: Final = 0.2
-# Members of a context group do all together, so that nothing else varies as they do. Hosts that
-# shard a model among them gather it together, but each has a batch of its own.
-AS_ONE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ def find_inner(stage_iterations: StageIterations, *, rings: bool) -> Inner:
     if found is None:
         return NONE
     kind = "cp" if rings or not _are_experts(stage_iterations, hosts) else "ep"
-    if kind == "cp" and not rings and len(stages) == 1 and found.gap < AS_ONE:
+    if kind == "cp" and not rings and len(stages) == 1:
         bursts = _bursts(blocks, stages[0], hosts.of_stage[0])
         if bursts > MAX_BURST:
             # A fully sharded model.

@@ -327,7 +327,8 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     )
     needed = needed_pairs(sums, joints.chains, silent_rnics(blocks))
     sure = confidence >= SURE and joints.seen and order.trust >= SURE_ORDER
-    others = guesses(pairs, joints.chains, blocks, matrix, rhythm)
+    unknown = confidence < DEFAULT_MIN_CONFIDENCE
+    others = guesses(pairs, joints.chains, blocks, matrix, rhythm, crossing=unknown)
     gpus = None if job.gpus is None else job.gpus * len(part.hosts) // len(job.hosts)
     return Inference(
         confidence=round(confidence, 3),

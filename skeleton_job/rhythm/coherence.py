@@ -7,7 +7,6 @@ one job are equal up to a factor, whatever their phases. Those of two jobs are n
 periods agree to some per cent: their phases drift apart.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,13 +29,6 @@ FIRST_LINE: Final = 4
 MAX_BANDS: Final = 64
 # RNICs less coherent than this belong to different jobs.
 MIN_COHERENCE: Final = 0.62
-# So are the sums of what seemed to be two jobs: stages that move bytes at different times differ
-# more than RNICs of one stage do, but less than jobs. Of 118 pairs of jobs in spent foreign
-# captures, the most alike have 0.56, if one of them is no training job; of parts of one job, 0.57
-# to 0.68.
-MIN_COHERENCE_OF_SUMS: Final = 0.565
-# In fewer bins the spectra have so few bands that chance makes two jobs as alike.
-MIN_BINS_OF_SUMS: Final = 500
 # 1 Mbit/s each way: a port with less traffic takes no part in a job.
 BUSY_BYTES_PER_S: Final = 250_000.0
 # With more RNICs than this, some represent their host.
@@ -83,13 +75,12 @@ def filled_rates(matrix: RateMatrix, rows: Labels) -> Floats:
     return np.where(there, both, mean)
 
 
-def coherent_labels(similar: Floats, least: float = MIN_COHERENCE) -> Labels:
+def coherent_labels(similar: Floats) -> Labels:
     """Return a label for each series; coherent series share a label.
 
     Parameters
     ----------
     similar : (n, n) as `coherence` returns it
-    least : less coherent ones have different labels
     """
     n = similar.shape[0]
     if n == 1:
@@ -97,7 +88,7 @@ def coherent_labels(similar: Floats, least: float = MIN_COHERENCE) -> Labels:
     apart = np.clip(1.0 - (similar + similar.T) / 2, 0.0, 1.0)
     np.fill_diagonal(apart, 0.0)
     tree = linkage(squareform(apart, checks=False), "average")
-    labels: Labels = fcluster(tree, 1.0 - least, "distance").astype(np.int64) - 1
+    labels: Labels = fcluster(tree, 1.0 - MIN_COHERENCE, "distance").astype(np.int64) - 1
     return labels
 
 
@@ -124,8 +115,6 @@ def split(job: Job, matrix: RateMatrix) -> list[Job]:
         if label >= 0:
             members.setdefault(int(label), []).append(rnic)
     found = [m for m in members.values() if len({r.host for r in m}) > 1]
-    if len(found) > 1 and matrix.n_bins >= MIN_BINS_OF_SUMS:
-        found = _joined(found, matrix, row_of)
     if len(found) < 2:
         return [job]
     found.sort(key=len, reverse=True)
@@ -142,20 +131,6 @@ def split(job: Job, matrix: RateMatrix) -> list[Job]:
         )
         for number, rnics in enumerate(found)
     ]
-
-
-def _joined(
-    parts: Sequence[list[Rnic]], matrix: RateMatrix, row_of: Mapping[str, int]
-) -> list[list[Rnic]]:
-    """Return the parts of RNICs, those whose sums are coherent as one."""
-    rows = [np.array([row_of[r.endpoint_id] for r in part], dtype=np.int64) for part in parts]
-    sums = np.array([filled_rates(matrix, mine).sum(axis=0) for mine in rows])
-    joined: dict[int, list[Rnic]] = {}
-    for part, label in zip(
-        parts, coherent_labels(coherence(sums), MIN_COHERENCE_OF_SUMS).tolist(), strict=True
-    ):
-        joined.setdefault(label, []).extend(part)
-    return list(joined.values())
 
 
 def _labels(job: Job, matrix: RateMatrix, rows: Labels, busy: Bools) -> Labels:

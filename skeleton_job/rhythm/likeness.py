@@ -2,9 +2,9 @@
 
 Members of a context or expert group work on the same sequences and wait for each other, so the
 bytes that they move and the times at which they do vary together; replicas vary each by itself.
-Octaves are compared one by one (`skeleton_job.rhythm.chains.octaves`): in some jobs only the bytes
-of whole iterations vary, in others only the times. Only the slowest octaves tell: a host whose
-clock is wrong is late or early whenever all are, and this shows the more the faster rates change.
+The bytes of whole iterations and what happens once in each are compared one by one: in some jobs
+only the bytes vary, in others only the times. Faster changes do not tell: a host whose clock is
+wrong is late or early whenever all are, and this shows the more the faster rates change.
 """
 
 from collections.abc import Sequence
@@ -17,20 +17,26 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from schemas.columns.arrays import Floats
-from skeleton_job.rhythm.chains import octaves
+from skeleton_job.rhythm.chains import unit_rows
 from skeleton_job.rhythm.clusters import divisors
 from skeleton_job.rhythm.rings import MIN_ITERATIONS
 
 Labels = NDArray[np.int64]
 
 # Members of a group correlate by so much more than they do with any other host. With iterations
-# shuffled for each host by itself, 99 in 100 draws stay below 0.66 for four hosts, which have three
-# splits only, 0.12 for six and 0.07 for eight; of four replicas, two have 0.94 now and then.
+# shuffled for each host by itself, 99 in 100 draws stay below 0.12 for six hosts. Four hosts have
+# three splits only: of four replicas two have 1.06 now and then, and in two groups they have 1.88
+# or more.
 MIN_GAP: Final = 0.2
-MIN_GAP_FEW: Final = 1.0
+MIN_GAP_FEW: Final = 1.5
 FEW_HOSTS: Final = 5
+# In even and in odd iterations they correlate on average by so much more than with others: what
+# happened once is no likeness.
+MIN_CONTRAST: Final = 0.3
 # The bytes of an iteration, and what happens once in it.
-SLOW_OCTAVES: Final = 2
+SLOW: Final = 2
+# There is no smaller gap: groups are not of one size.
+NO_GAP: Final = -2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +47,10 @@ class HostGroups:
     ----------
     size : hosts of a group
     of_stage : for each stage the group of each host, from 0 on
-    gap : by how much members correlate more than with any other host, 0 to 2; 0: not known
     """
 
     size: int
     of_stage: tuple[Labels, ...]
-    gap: float = 0.0
 
 
 def alike_hosts(stages: Sequence[Floats]) -> HostGroups | None:
@@ -59,35 +63,47 @@ def alike_hosts(stages: Sequence[Floats]) -> HostGroups | None:
 
     Returns
     -------
-    The groups of the size and octave with the widest gap; None: there are none, or a single one
-    holds the whole stage
+    The groups with the widest gap; None: there are none, or a single one holds the whole stage
     """
-    by_stage = [_by_octave(total) for total in stages]
-    found = [alike for alike in by_stage if alike is not None]
-    if len(found) < len(stages):
-        return None
+    parts = [[total[:, k::step] for total in stages] for k, step in ((0, 1), (0, 2), (1, 2))]
+    found = [[_by_frequency(total) for total in part] for part in parts]
     n = len(stages[0])
-    least = MIN_GAP_FEW if n <= FEW_HOSTS else MIN_GAP
-    groups = None
+    best, groups = MIN_GAP_FEW if n <= FEW_HOSTS else MIN_GAP, None
     for size in divisors(n)[1:-1]:
-        for octave in zip(*found, strict=False):
-            labels = [_groups(alike, size) for alike in octave]
-            gap = sum(map(_gap, octave, labels)) / len(labels)
-            if gap >= (least if groups is None else groups.gap):
-                groups = HostGroups(size, tuple(labels), gap)
+        for k in range(SLOW):
+            # Of all, even and odd iterations the likeness of the hosts of each stage.
+            alike = [[each[k] for each in part if len(each) > k] for part in found]
+            if any(len(part) < len(stages) for part in alike):
+                continue
+            labels = [_groups(all_iterations, size) for all_iterations in alike[0]]
+            gap = sum(_gap(*pair, size) for pair in zip(alike[0], labels, strict=True))
+            gap /= len(stages)
+            lasts = all(
+                sum(map(_contrast, part, labels)) >= MIN_CONTRAST * len(stages)
+                for part in alike[1:]
+            )
+            if lasts and gap >= best:
+                best, groups = gap, HostGroups(size, tuple(labels))
     return groups
 
 
-def _by_octave(total: Floats) -> list[Floats] | None:
-    """Return how hosts correlate in each slow octave, (n, n) each; None: too few whole iterations.
+def _by_frequency(total: Floats) -> list[Floats]:
+    """Return how hosts correlate at each slow frequency, (n, n) each; none: too few whole.
 
-    The means over hosts and over iterations are removed.
+    What all hosts share is taken away, at each frequency in the size and with the delay that it
+    has at that host: hosts whose clocks are wrong, or that move more bytes than others, as some
+    nodes of trees do, would vary alike otherwise.
     """
     whole = ~np.isnan(total).any(axis=(0, 2))
     if int(whole.sum()) < MIN_ITERATIONS:
-        return None
-    own = total[:, whole] - total[:, whole].mean(axis=0)
-    parts = octaves(own - own.mean(axis=1, keepdims=True))[:SLOW_OCTAVES]
+        return []
+    varying = total[:, whole] - total[:, whole].mean(axis=1, keepdims=True)
+    spectrum = np.fft.rfft(varying, axis=2)[:, :, :SLOW]
+    shared = spectrum.mean(axis=0)
+    power = np.maximum((np.abs(shared) ** 2).sum(axis=0), 1e-300)
+    size = (spectrum * shared.conj()).sum(axis=1) / power
+    own = spectrum - size[:, None] * shared
+    parts = (unit_rows(np.hstack([part.real, part.imag])) for part in np.moveaxis(own, 2, 0))
     return [part @ part.T for part in parts]
 
 
@@ -100,14 +116,24 @@ def _groups(alike: Floats, size: int) -> Labels:
     return labels - 1
 
 
-def _gap(alike: Floats, label: Labels) -> float:
+def _gap(alike: Floats, label: Labels, size: int) -> float:
     """Return by how much the least likeness inside groups exceeds the greatest across.
 
-    Minus two, the least there is, where groups are not of one size.
+    `NO_GAP` where the groups are not of that size: hosts that move the same bytes are all alike.
     """
-    if np.unique(np.bincount(label)).size > 1:
-        return -2.0
+    if np.any(np.bincount(label) != size):
+        return NO_GAP
     first, second = np.triu_indices(len(label), 1)
     inside = label[first] == label[second]
     each = alike[first, second]
     return float(each[inside].min() - each[~inside].max())
+
+
+def _contrast(alike: Floats, label: Labels) -> float:
+    """Return by how much hosts of a group are more alike than others on average."""
+    first, second = np.triu_indices(len(label), 1)
+    inside = label[first] == label[second]
+    if inside.all() or not inside.any():
+        return 0.0
+    each = alike[first, second]
+    return float(each[inside].mean() - each[~inside].mean())

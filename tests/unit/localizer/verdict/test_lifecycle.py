@@ -499,23 +499,29 @@ def test_what_was_undecided_may_come_back_with_a_better_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decided", "place", "seconds", "same"),
-    [(False, "B", 80, True), (True, "B", 80, False), (False, "C", 80, False),
-     (False, "B", 900, False)],
+    ("kind", "decided", "place", "flows", "seconds", "same"),
+    [("repetitive_offload", False, "B", keys(3), 80, True),
+     ("repetitive_offload", True, "B", keys(3), 80, False),
+     ("repetitive_offload", False, "C", keys(3), 80, False),
+     ("repetitive_offload", False, "E", keys(3), 80, False),
+     ("repetitive_offload", False, "B", keys(3, first=20), 80, False),
+     ("repetitive_offload", False, "B", keys(3), 900, False),
+     ("not_offloaded", False, "B", keys(3), 50, False)],
 )  # fmt: skip
 def test_evictions_that_are_back_before_their_state_is_read_are_no_second_fault(
-    decided: bool, place: str, seconds: float, same: bool
+    *, kind: str, decided: bool, place: str, flows: frozenset[FlowId], seconds: float, same: bool
 ) -> None:
-    """Late 5-tuples tell the RNIC from which the state had told its virtual switch."""
+    """Late 5-tuples tell the RNIC that was weighed when the state told its virtual switch."""
     life = Life()
     told = replace(
-        claim(kind="repetitive_offload"), confidence=0.97, candidates=(("A", 0.97), ("B", 0.5))
-    )
+        claim(kind=kind),
+        confidence=0.97, candidates=(("A", 0.97), ("B", 0.5), ("E", 0.02)),
+    )  # fmt: skip
     (first,) = life.step(told)
     life.step()
     life.step(seconds=3)
     late = replace(
-        claim(place, kind="high_latency"),
+        claim(place, flows, kind="high_latency"), onset_ns=life.now + 4 * SECOND_NS,
         decided=decided, confidence=0.57, candidates=((place, 0.57), ("D", 0.43)),
     )  # fmt: skip
     (back,) = life.step(late, seconds=seconds)

@@ -67,6 +67,24 @@ def test_wrong_clocks_make_no_groups() -> None:
     assert alike_hosts([flows]) is None
 
 
+def test_what_happened_once_makes_no_groups() -> None:
+    """Half of the hosts read a checkpoint in one iteration; or all move the same at any time."""
+    hosts = _hosts(8, 1, bytes_vary=0.02, times_vary=0.1)
+    hosts[:4, 7] *= 1.5
+    assert alike_hosts([hosts]) is None
+    assert alike_hosts([np.repeat(hosts[:1], 8, axis=0)]) is None
+    assert alike_hosts([np.zeros((4, 10, 8))]) is None
+
+
+def test_nodes_of_a_tree_that_move_more_than_leaves_are_no_group() -> None:
+    """All hosts are late together, and those that move twice the bytes show it twice as much."""
+    rng = np.random.default_rng(4)
+    shared = 1 + 0.1 * rng.standard_normal((1, ITERATIONS, 1))
+    size = np.array([2.0, 1.0, 2.0, 1.0, 2.0, 1.0])[:, None, None]
+    moved = size * shared * (2 + np.sin(2 * np.pi * AT / POINTS))
+    assert alike_hosts([moved + 0.01 * rng.standard_normal(moved.shape)]) is None
+
+
 def test_too_few_whole_iterations_say_nothing() -> None:
     """Iterations with missing samples do not count."""
     hosts = _hosts(2, 4, bytes_vary=0.2, times_vary=0.0)
