@@ -57,8 +57,8 @@ def needed_pairs(
 ) -> int:
     """Return how many pairs a layout needs: rings of its replica groups, and its pipelines.
 
-    Neighbours in one host need none. As many as RNICs take part are needed in any case: a layout
-    that needs hardly any is often wrong.
+    Neighbours in one host need none. Half as many as RNICs take part are needed in any case, one
+    for every two: a layout that needs hardly any is often wrong.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def needed_pairs(
         for a, b in joints
         if a.host != b.host and not {a, b} & silent
     }
-    return max(len(needed), sum(r not in silent for group in groups for r in group))
+    return max(len(needed), sum(r not in silent for group in groups for r in group) // 2)
 
 
 def silent_rnics(blocks: Blocks) -> set[Rnic]:
