@@ -242,6 +242,7 @@ def _of_silent_ends(job: Job, ends: SilentEnds, period_ns: int | None) -> Infere
             for chain in chains
             if chain[0].host != chain[-1].host
         ),
+        unheard=frozenset(r.endpoint_id for k in (0, -1) for r in ends.stages[k]),
     )
 
 

@@ -66,6 +66,9 @@ def test_neighbours_show_by_what_they_exchange_without_any_iteration(*, storage:
         for one, other in pairwise(PIPELINE)
         for k in range(HALF)
     }
+    assert found.unheard == {f"w{PIPELINE[0]}/r{k}" for k in range(HALF)} | {
+        f"w{PIPELINE[-1]}/r{HALF + k}" for k in range(HALF)
+    }
     # The ends may share an embedding.
     first, last = PIPELINE[0], PIPELINE[-1]
     assert found.hedges == {
