@@ -57,9 +57,9 @@ BRIEF_DELAY_NS: Final = 60 * SECOND_NS
 FLAPPING: Final = "port_flapping"
 EVICTIONS: Final = "repetitive_offload"
 COMES_AND_GOES: Final = frozenset({FLAPPING, EVICTIONS})
-# A place was likely if it had this share at least.
-LIKELY: Final = 0.1
 FLAPPING_RETURNS: Final = 2
+# A candidate of a fault was likely from this score on.
+LIKELY: Final = 0.1
 PORT_KINDS: Final = frozenset({ComponentKind.LINK, ComponentKind.RNIC})
 # Minimum time between changes of the verdict itself: one that swings settles by itself.
 ESSENTIAL_GAP_NS: Final = SECOND_NS // 2
@@ -550,9 +550,8 @@ def _is_same(incident: Incident, claim: Claim) -> bool:
 def _are_evictions_again(incident: Incident, claim: Claim) -> bool:
     """Return whether an undecided delay is that of entries which are evicted again.
 
-    Probes tell them first, and the state that names the virtual switch is read later. Until then
-    the claim is of a place between which and the virtual switch it was undecided before, too, and
-    hits 5-tuples that were late then.
+    Probes tell them first; the state that names the virtual switch is read later. Until then the
+    claim names another place that was likely the first time, and 5-tuples that were late then.
     """
     event = incident.event
     first = incident.first or frozenset()

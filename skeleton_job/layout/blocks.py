@@ -8,6 +8,7 @@ together in this way form a cell, which has one place in the layout.
 """
 
 from dataclasses import dataclass
+from itertools import chain, compress
 from typing import Final
 
 import numpy as np
@@ -64,6 +65,12 @@ class Part:
         """Which places have a known RNIC of their own, so that it can be told from others."""
         out: Bools = self.known & (self.places == 1)
         return out
+
+    @property
+    def unheard(self) -> frozenset[str]:
+        """Endpoint ids that are not seen to take part."""
+        flat = chain.from_iterable(self.table)
+        return frozenset(r.endpoint_id for r in compress(flat, (~self.known).ravel().tolist()))
 
 
 def find_part(job: Job, matrix: RateMatrix, profiles: Profiles) -> Part:

@@ -46,6 +46,9 @@ def hedges(pairs: Set[Pair], room: float, guesses: Iterable[Set[Pair]]) -> froze
     """
     added: set[Pair] = set()
     for guess in guesses:
+        if len(pairs) + len(added) >= room:
+            # Further guesses take a while to find.
+            break
         more = guess - pairs - added
         if len(pairs) + len(added) + len(more) <= room:
             added |= more

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats
-from skeleton_job.rhythm.chains import all_octaves, unit_rows
+from skeleton_job.rhythm.chains import octaves, unit_rows
 from skeleton_job.rhythm.rings import MIN_ITERATIONS
 
 Labels = NDArray[np.int64]
@@ -68,7 +68,7 @@ def _own(pieces: Floats) -> Floats:
     there = ~np.isnan(pieces)
     count = np.maximum(there.sum(axis=1, keepdims=True), 1)
     mean = np.where(there, pieces, 0.0).sum(axis=1, keepdims=True) / count
-    return all_octaves(np.where(there, pieces - mean, 0.0))
+    return octaves(np.where(there, pieces - mean, 0.0))
 
 
 def _alike(own: Floats) -> Floats:

@@ -348,12 +348,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
         pairs=pairs,
         hedges=hedges(pairs, (SURE_LENGTH if sure else MAX_LENGTH) * needed, others),
         idle=part.idle,
-        unheard=frozenset(
-            rnic.endpoint_id
-            for rnics, known in zip(part.table, part.known, strict=True)
-            for rnic, heard in zip(rnics, known, strict=True)
-            if not heard
-        ),
+        unheard=part.unheard,
         signs=signs,
     )
 

@@ -86,16 +86,17 @@ def _own_octaves(pieces: Floats) -> Floats:
     kept = np.zeros_like(pieces)
     if int(whole.sum()) >= MIN_CHAIN_ITERATIONS:
         kept[:, whole] = own_delays(pieces[:, whole])
-    return all_octaves(kept)
+    return octaves(kept)
 
 
-def octaves(residuals: Floats) -> list[Floats]:
-    """Return the octaves of an iteration's spectrum, for each a unit vector of every block.
+def octaves(residuals: Floats) -> Floats:
+    """Return rows whose product is the mean correlation of two blocks over all octaves.
 
-    The mean of an iteration, what happens once in it, twice and three times, and so on. What one
-    sends another receives, whatever happens between them to single samples. So the bytes of whole
-    iterations tell who shares them where jitter hides the shape, and the shape does where all
-    iterations move the same number of bytes.
+    The octaves of an iteration's spectrum: its mean, what happens once in it, twice and three
+    times, and so on. What one sends another receives, whatever happens between them to single
+    samples. So the bytes of whole iterations tell who shares them where jitter hides the shape, and
+    the shape does where all iterations move the same number of bytes. Which of them does is not
+    known, so each octave counts alike.
 
     Parameters
     ----------
@@ -103,21 +104,13 @@ def octaves(residuals: Floats) -> list[Floats]:
 
     Returns
     -------
-    For each octave (n_blocks, features); zeros of a block that has no residuals in it
+    (n_blocks, features); zeros in an octave in which a block has no residuals
     """
     spectrum = np.fft.rfft(residuals, axis=2)
     count = spectrum.shape[2]
     edges = dict.fromkeys([0, *(2**k for k in range(count.bit_length())), count])
-    parts = (spectrum[:, :, a:b].reshape(len(spectrum), -1) for a, b in pairwise(edges))
-    return [unit_rows(np.hstack([part.real, part.imag])) for part in parts]
-
-
-def all_octaves(residuals: Floats) -> Floats:
-    """Return rows whose product is the mean correlation of two blocks over all octaves.
-
-    Which octave tells most is not known, so each counts alike; see `octaves`.
-    """
-    parts = octaves(residuals)
+    bands = (spectrum[:, :, a:b].reshape(len(spectrum), -1) for a, b in pairwise(edges))
+    parts = [unit_rows(np.hstack([band.real, band.imag])) for band in bands]
     out: Floats = np.hstack(parts) / np.sqrt(len(parts))
     return out
 

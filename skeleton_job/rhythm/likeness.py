@@ -13,13 +13,12 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
+from scipy.cluster.hierarchy import fcluster
 
 from schemas.columns.arrays import Floats
 from skeleton_job.rhythm.chains import unit_rows
 from skeleton_job.rhythm.clusters import divisors
-from skeleton_job.rhythm.rings import MIN_ITERATIONS
+from skeleton_job.rhythm.rings import MIN_ITERATIONS, linked
 
 Labels = NDArray[np.int64]
 
@@ -41,7 +40,7 @@ NO_GAP: Final = -2.0
 
 @dataclass(frozen=True, slots=True)
 class HostGroups:
-    """Groups of hosts that vary alike.
+    """Groups of hosts, equally large, of each stage.
 
     Attributes
     ----------
@@ -65,26 +64,28 @@ def alike_hosts(stages: Sequence[Floats]) -> HostGroups | None:
     -------
     The groups with the widest gap; None: there are none, or a single one holds the whole stage
     """
-    parts = [[total[:, k::step] for total in stages] for k, step in ((0, 1), (0, 2), (1, 2))]
-    found = [[_by_frequency(total) for total in part] for part in parts]
     n = len(stages[0])
     best, groups = MIN_GAP_FEW if n <= FEW_HOSTS else MIN_GAP, None
+    found = [_by_frequency(total) for total in stages]
     for size in divisors(n)[1:-1]:
-        for k in range(SLOW):
-            # Of all, even and odd iterations the likeness of the hosts of each stage.
-            alike = [[each[k] for each in part if len(each) > k] for part in found]
-            if any(len(part) < len(stages) for part in alike):
-                continue
-            labels = [_groups(all_iterations, size) for all_iterations in alike[0]]
-            gap = sum(_gap(*pair, size) for pair in zip(alike[0], labels, strict=True))
-            gap /= len(stages)
-            lasts = all(
-                sum(map(_contrast, part, labels)) >= MIN_CONTRAST * len(stages)
-                for part in alike[1:]
-            )
-            if lasts and gap >= best:
+        for k, alike in enumerate(zip(*found, strict=False)):
+            labels = [_groups(each, size) for each in alike]
+            gap = sum(_gap(*pair, size) for pair in zip(alike, labels, strict=True)) / len(stages)
+            if gap >= best and _lasts(stages, labels, k):
                 best, groups = gap, HostGroups(size, tuple(labels))
     return groups
+
+
+def _lasts(stages: Sequence[Floats], labels: Sequence[Labels], k: int) -> bool:
+    """Return whether groups show at a slow frequency in even and in odd iterations alike."""
+    for half in (0, 1):
+        found = [_by_frequency(total[:, half::2]) for total in stages]
+        if any(len(each) <= k for each in found):
+            return False
+        alike = (each[k] for each in found)
+        if sum(map(_contrast, alike, labels)) < MIN_CONTRAST * len(stages):
+            return False
+    return True
 
 
 def _by_frequency(total: Floats) -> list[Floats]:
@@ -109,10 +110,7 @@ def _by_frequency(total: Floats) -> list[Floats]:
 
 def _groups(alike: Floats, size: int) -> Labels:
     """Return the group of each host by average linkage, (n,)."""
-    apart = np.clip(1 - alike, 0, 2)
-    np.fill_diagonal(apart, 0.0)
-    tree = linkage(squareform(apart, checks=False), "average")
-    labels: Labels = fcluster(tree, len(alike) // size, "maxclust").astype(np.int64)
+    labels: Labels = fcluster(linked(alike), len(alike) // size, "maxclust").astype(np.int64)
     return labels - 1
 
 
@@ -123,17 +121,19 @@ def _gap(alike: Floats, label: Labels, size: int) -> float:
     """
     if np.any(np.bincount(label) != size):
         return NO_GAP
-    first, second = np.triu_indices(len(label), 1)
-    inside = label[first] == label[second]
-    each = alike[first, second]
-    return float(each[inside].min() - each[~inside].max())
+    inside, across = _pairs(alike, label)
+    return float(inside.min() - across.max())
 
 
 def _contrast(alike: Floats, label: Labels) -> float:
     """Return by how much hosts of a group are more alike than others on average."""
+    inside, across = _pairs(alike, label)
+    return float(inside.mean() - across.mean()) if inside.size and across.size else 0.0
+
+
+def _pairs(alike: Floats, label: Labels) -> tuple[Floats, Floats]:
+    """Return the likeness of each two hosts of one group, and of two."""
     first, second = np.triu_indices(len(label), 1)
     inside = label[first] == label[second]
-    if inside.all() or not inside.any():
-        return 0.0
     each = alike[first, second]
-    return float(each[inside].mean() - each[~inside].mean())
+    return each[inside], each[~inside]

@@ -14,7 +14,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from schemas.columns.arrays import Floats
-from skeleton_job.rhythm.chains import own_delays
+from skeleton_job.rhythm.chains import own_delays, unit_rows
 
 Labels = NDArray[np.int64]
 
@@ -35,9 +35,16 @@ def likeness_of_hosts(flows: Floats) -> Floats | None:
     whole = ~np.isnan(flows).any(axis=(0, 2))
     if len(flows) < 2 or int(whole.sum()) < MIN_ITERATIONS:
         return None
-    own = own_delays(flows[:, whole]).reshape(len(flows), -1)
-    unit = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-300)
+    unit = unit_rows(own_delays(flows[:, whole]).reshape(len(flows), -1))
     out: Floats = unit @ unit.T
+    return out
+
+
+def linked(alike: Floats) -> Floats:
+    """Return the tree of average linkage of hosts that correlate so, (n, n)."""
+    apart = np.clip(1 - alike, 0, 2)
+    np.fill_diagonal(apart, 0.0)
+    out: Floats = linkage(squareform(apart, checks=False), "average")
     return out
 
 
@@ -54,10 +61,8 @@ def ring_size(stages: list[Floats]) -> int:
     n = len(stages[0])
     held: Counter[int] = Counter()
     for alike in stages:
-        apart = np.clip(1 - alike, 0, 2)
-        np.fill_diagonal(apart, 0.0)
-        tree = linkage(squareform(apart, checks=False), "average")
-        for size in np.bincount(fcluster(tree, 1 - MIN_CORRELATION, "distance")).tolist():
+        labels = fcluster(linked(alike), 1 - MIN_CORRELATION, "distance")
+        for size in np.bincount(labels).tolist():
             held[size] += size
     fitting = [size for size in held if 1 < size <= n and n % size == 0]
     best = max(fitting, key=lambda size: (held[size], -size), default=n)

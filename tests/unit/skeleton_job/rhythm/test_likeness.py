@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.columns.arrays import Floats
-from skeleton_job.rhythm.chains import all_octaves, octaves
+from skeleton_job.rhythm.chains import octaves
 from skeleton_job.rhythm.likeness import alike_hosts
 
 POINTS = 32
@@ -97,9 +97,8 @@ def test_too_few_whole_iterations_say_nothing() -> None:
 def test_octaves_hold_all_of_the_spectrum(points: int, blocks: int, seed: int) -> None:
     """Each frequency is in one octave, and a block's likeness with itself is one."""
     residuals = np.random.default_rng(seed).standard_normal((blocks, 3, points))
-    parts = octaves(residuals)
-    assert sum(part.shape[1] for part in parts) == 2 * 3 * (points // 2 + 1)
-    rows = all_octaves(residuals)
+    rows = octaves(residuals)
+    assert rows.shape[1] == 2 * 3 * (points // 2 + 1)
     np.testing.assert_allclose((rows**2).sum(axis=1), 1.0)
 
 
@@ -115,10 +114,10 @@ def test_octaves_compare_as_correlations_of_bands() -> None:
                 x, y = spectrum[a, :, band].ravel(), spectrum[b, :, band].ravel()
                 scale = np.sqrt((np.abs(x) ** 2).sum() * (np.abs(y) ** 2).sum())
                 expected[a, b] += np.real(np.vdot(y, x)) / scale / len(bands)
-    rows = all_octaves(residuals)
+    rows = octaves(residuals)
     np.testing.assert_allclose(rows @ rows.T, expected, atol=1e-12)
 
 
 def test_what_does_not_vary_is_like_nothing() -> None:
     """Zeros stay zeros."""
-    assert not np.any(all_octaves(np.zeros((2, 3, 8))))
+    assert not np.any(octaves(np.zeros((2, 3, 8))))
