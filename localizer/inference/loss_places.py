@@ -86,6 +86,16 @@ class Places:
         there = np.array([float(host in both) for both in hosts])
         return best >= _log_gain(there / at, max(self._flows, at))
 
+    def gain(self, one: Losing) -> float:
+        """Return the log of how much likelier the losses are if one component lost them.
+
+        Those that open faults may explain do not count.
+        """
+        recent = np.flatnonzero(
+            (self._columns.lost_ns >= self._since_ns) & ~self._columns.explained
+        )
+        return _log_gain(self._density(one, recent), self._flows)
+
     def may_be(self, other: Losing, one: Losing) -> bool:
         """Return whether another component may lose what one seems to.
 

@@ -42,7 +42,7 @@ nothing about the network elsewhere.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 from math import exp, lgamma, log, log1p, sqrt
 from typing import Final
@@ -137,11 +137,16 @@ class Leak:
         Begin of the span that shows it.
     log_chance
         Log of the number of false alarms a month that chance makes with this evidence, at most 0.
+    gain
+        Log of how much likelier the losses since the first leak began are if this component loses
+        them than if anything does. It tells which of several components leaks: where some packets
+        are lost in each bin, `log_chance` is the same for all.
     """
 
     component: str
     since_ns: int
     log_chance: float
+    gain: float = 0.0
 
 
 NO_FAULTS: Final = Expected(0.0, 0.0)
@@ -227,7 +232,7 @@ def find_leaks(
         Losing(number, columns.replied(names[number]), crossing(names[number]))
         for number in numbers
     ]
-    found: dict[str, Leak] = {}
+    found: list[tuple[Losing, Leak]] = []
     for one in losing:
         back = returning(names[one.component])
         elsewhere = _elsewhere(one, columns, flows, back)
@@ -240,8 +245,10 @@ def find_leaks(
         if places.fits(one, at_host) and (
             alone or not any(places.may_be(other, one) for other in losing)
         ):
-            found[leak.component] = leak
-    return found
+            found.append((one, leak))
+    since_ns = min((leak.since_ns for _, leak in found), default=0)
+    places = Places(columns, losses, since_ns, flows)
+    return {leak.component: replace(leak, gain=places.gain(one)) for one, leak in found}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -151,7 +151,7 @@ class Leaks:
         places: Directions,
         open_faults: Sequence[Incident],
     ) -> dict[str, Leak]:
-        """Return the leaks, the surest first, and of the others what it does not explain.
+        """Return the leaks, first what explains most losses, and then what it does not explain.
 
         Replies that it loses are losses of other 5-tuples, on components that are well.
         """
@@ -183,7 +183,7 @@ class Leaks:
             found = _of_components(at_places, places)
             if not found:
                 break
-            best = min(found.values(), key=lambda leak: (leak.log_chance, leak.component))
+            best = min(found.values(), key=_explaining_most)
             # They begin and end together: the same losses say all that is known of them.
             alike = _alike(best.component, found, free)
             since_ns = min(found[name].since_ns for name in alike)
@@ -376,10 +376,15 @@ def _positive(ways: Sequence[Shares], place: str) -> list[float]:
 def _of_components(found: Mapping[str, Leak], places: Directions) -> dict[str, Leak]:
     """Return the leaks of components: of a cable that of the direction that shows it best."""
     best: dict[str, Leak] = {}
-    for place, leak in sorted(found.items(), key=lambda one: (one[1].log_chance, one[0])):
-        component = places.cable(place)
+    for leak in sorted(found.values(), key=_explaining_most):
+        component = places.cable(leak.component)
         best.setdefault(component, replace(leak, component=component))
     return best
+
+
+def _explaining_most(leak: Leak) -> tuple[float, float, str]:
+    """Return a key that sorts the leak first by which the losses are the likeliest."""
+    return -leak.gain, leak.log_chance, leak.component
 
 
 def _alike(best: str, found: Mapping[str, Leak], losses: Sequence[PooledLoss]) -> list[str]:

@@ -195,6 +195,25 @@ def test_replies_that_a_leak_may_lose_are_no_usual_losses() -> None:
     assert leaks(mine + [loss(s * SECOND_NS, "", s) for s in range(0, SPAN_S, 12)]) == {}
 
 
+def test_of_cables_that_lose_packets_in_each_bin_the_leaking_one_explains_most() -> None:
+    """It loses replies of its neighbours' 5-tuples as well: all are as unlikely to be well."""
+    cables = ("c0", "c1", "c2", "c3")
+    as_sure = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        lost = [
+            loss(second * SECOND_NS, cable, number, replies=cables)
+            for second in range(15)
+            for cable, count in zip(cables, rng.poisson((1.3, 1.3, 1.3, 4.0)), strict=True)
+            for number in range(count)
+        ]
+        found = leaks(lost)
+        assert max(found, key=lambda name: found[name].gain) == "c3"
+        others = [leak.log_chance for name, leak in found.items() if name != "c3"]
+        as_sure += bool(others) and min(others) <= found["c3"].log_chance
+    assert as_sure > 10
+
+
 def test_losses_of_one_pair_are_no_leak() -> None:
     """They are not pooled: the test of the 5-tuple has them all."""
     times_ns = range(0, SPAN_S * SECOND_NS, 20 * SECOND_NS)
