@@ -18,7 +18,13 @@ from schemas.columns.arrays import Bools, Floats
 from skeleton_job.layout.description import Evidence, description, unexplained_from_each
 from skeleton_job.layout.flows import flows_differ, one_sign, pipelines_of
 from skeleton_job.layout.host_sums import classes_in_hosts, sums_cross_hosts
-from skeleton_job.layout.single_pipeline import ENDS, half_at_ends, one_pipeline, upper_level
+from skeleton_job.layout.single_pipeline import (
+    ENDS,
+    ends_sum_alone,
+    half_at_ends,
+    one_pipeline,
+    upper_level,
+)
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
 
 # One-way share that separates collectives from pipelines; nats for each factor e beyond it, and the
@@ -193,10 +199,11 @@ def _at_levels(evidence: Evidence, found: list[Choice]) -> list[Choice]:
 
     Layouts of one or two stages stay: a tree of gradient sums has inner nodes and leaves, too.
     """
-    if half_at_ends(evidence.profiles, evidence.known):
+    view = evidence.profiles, evidence.known
+    if half_at_ends(*view) or ends_sum_alone(*view):
         alone = [choice for choice in found if choice.count == evidence.known.size]
         return alone or found
-    upper = upper_level(evidence.profiles, evidence.known)
+    upper = upper_level(*view)
     if upper is None or not one_pipeline(upper):
         return found
     return [choice for choice in found if choice.count <= ENDS or choice.count == upper.size]

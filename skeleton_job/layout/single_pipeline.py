@@ -3,7 +3,8 @@
 Its first and last stage have a neighbour on one side only, and an embedding each. So they move less
 than the stages between them, or more, and both the same amount: bytes per iteration have two
 levels, and exactly two blocks are at that of the ends. Where nothing else is sent, the ends move
-half of what the others do.
+half of what the others do. Where they share the embedding, they sum its gradient while all others
+are silent; with replicas, all would sum gradients.
 """
 
 from typing import Final
@@ -22,6 +23,12 @@ ENDS: Final = 2
 MIN_BLOCKS: Final = 7
 # Blocks move the same bytes if they differ by less than this share.
 SAME_BYTES: Final = 0.03
+# Sums of the ends: both reach this share of the higher rate, at one time, and then the others send
+# and receive less than the second share; these never exceed the third. In a tree of three replicas
+# the leaves have half the rate of the root; in two stages of two, each sums at a time of its own.
+BOTH_ENDS: Final = 0.85
+SILENT: Final = 0.15
+NO_SUM: Final = 0.45
 
 
 def upper_level(profiles: Floats, known: Bools) -> Bools | None:
@@ -76,6 +83,30 @@ def half_at_ends(profiles: Floats, known: Bools) -> bool:
     usual = float(np.median(between))
     both = np.concatenate([ends, between])
     return bool(np.all(np.abs(both - usual) <= SAME_BYTES * usual))
+
+
+def ends_sum_alone(profiles: Floats, known: Bools) -> bool:
+    """Return whether two blocks sum a gradient together, and no other block ever does.
+
+    Parameters
+    ----------
+    profiles : (n_blocks, 2 * points) mean iteration, tx and rx
+    known : (n_blocks,) bool
+    """
+    if known.size <= ENDS + 1 or not known.all():
+        return False
+    points = profiles.shape[1] // 2
+    both = np.minimum(profiles[:, :points], profiles[:, points:])
+    order = np.argsort(-both.max(axis=1), kind="stable")
+    ends = both[order[:ENDS]]
+    others = np.maximum(profiles[:, :points], profiles[:, points:])[order[ENDS:]]
+    together = ends.min(axis=0)
+    top, at = float(ends.max()), int(np.argmax(together))
+    return bool(
+        together[at] >= BOTH_ENDS * top
+        and others[:, at].max() < SILENT * top
+        and others.max() < NO_SUM * top
+    )
 
 
 def one_pipeline(upper: Bools) -> bool:

@@ -38,7 +38,8 @@ from skeleton_job.layout.layouts import Choice, choose
 from skeleton_job.layout.pairs import MESH_SIZE, RING_DISTANCES, chain_pairs, group_pairs
 from skeleton_job.layout.pipelines import Joints, StageIterations, find_joints
 from skeleton_job.layout.silent_ends import SilentEnds, find_silent_ends
-from skeleton_job.layout.stages import DISPUTED, PAIR, StageOrder, order_stages
+from skeleton_job.layout.stages import DISPUTED, PAIR, StageOrder, by_chains, order_stages
+from skeleton_job.rhythm.chains import chain_gains
 from skeleton_job.rhythm.iterations import (
     MIN_ITERATIONS,
     MIN_PERIOD_BINS,
@@ -286,7 +287,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     except ValueError as error:
         raise InconsistentError(str(error)) from error
     choice = replace(cell_choice, labels=cell_choice.labels[cells])
-    order = _order(blocks, choice, places=known.size)
+    order = _order(blocks, choice, matrix, rhythm, places=known.size)
     stages = [np.flatnonzero(choice.labels == c) for c in order.order]
     # Blocks without counters get a place only if a single one is left for them.
     placed = len(np.unique(choice.labels[~blocks.known])) <= 1
@@ -353,7 +354,9 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     )
 
 
-def _order(blocks: Blocks, choice: Choice, *, places: int) -> StageOrder:
+def _order(
+    blocks: Blocks, choice: Choice, matrix: RateMatrix, rhythm: Rhythm, *, places: int
+) -> StageOrder:
     """Return the order of the classes.
 
     Classes that repeat along the platform's order are the stages in that order, as frameworks
@@ -365,15 +368,16 @@ def _order(blocks: Blocks, choice: Choice, *, places: int) -> StageOrder:
     places : number of distinct cells
     """
     of_class = [(choice.labels == c) & blocks.known for c in range(choice.count)]
-    order = order_stages(
-        np.array([blocks.tx[chosen].mean(axis=0) for chosen in of_class]),
-        np.array([blocks.rx[chosen].mean(axis=0) for chosen in of_class]),
-        replicas=choice.labels.size // choice.count,
+    tx, rx = (
+        np.array([rates[chosen].mean(axis=0) for chosen in of_class])
+        for rates in (blocks.tx, blocks.rx)
     )
+    replicas = choice.labels.size // choice.count
+    order = order_stages(tx, rx, replicas=replicas)
     along = tuple(range(choice.count))
     if choice.regular is not None and not _follows_index(blocks, choice):
         if order.trust < SURE_ORDER:
-            return StageOrder(along, DISPUTED, directed=True)
+            order = replace(order, order=along, trust=DISPUTED, directed=True)
     elif choice.regular is not None and choice.count > 1:
         agree = order.order == along and order.directed and order.trust >= SURE_ORDER
         # Few blocks repeat by chance; of two stages the traffic shows the first.
@@ -381,10 +385,14 @@ def _order(blocks: Blocks, choice: Choice, *, places: int) -> StageOrder:
         if not doubted or order.order not in (along, along[::-1]) or not order.directed:
             trust = order.trust if agree else INDEX_ALONE
             return StageOrder(along, trust, directed=True)
+    if order.trust <= DISPUTED and replicas > 1:
+        stages = [np.flatnonzero(choice.labels == c) for c in along]
+        gains = chain_gains(StageIterations(stages, blocks, matrix, rhythm).pieces)
+        order = by_chains(order, gains, tx, rx)
     first, last = (int(np.argmax(of_class[c])) for c in (order.order[0], order.order[-1]))
     if order.directed or first <= last:
         return order
-    return StageOrder(order.order[::-1], order.trust, directed=False)
+    return replace(order, order=order.order[::-1])
 
 
 def _follows_index(blocks: Blocks, choice: Choice) -> bool:

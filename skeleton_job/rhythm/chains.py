@@ -1,6 +1,7 @@
 """Matches the replicas of neighbouring pipeline stages: which of them form one pipeline."""
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import combinations, pairwise
 from typing import Final
 
 import numpy as np
@@ -8,6 +9,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from schemas.columns.arrays import Floats
+
+Labels = NDArray[np.int64]
 
 # Chains are recognised if their correlation exceeds that of other pairs by this much.
 MIN_CHAIN_GAIN: Final = 0.15
@@ -46,8 +49,7 @@ def match_chains(
         return by_index, True
     likeness = likeness_of(tx_a, rx_a, tx_b, rx_b)
     rows, columns = linear_sum_assignment(-likeness)
-    top = float(likeness[rows, columns].mean())
-    rest = (float(likeness.sum()) - top * n) / (n * (n - 1))
+    top, rest = _apart(likeness, rows, columns)
     index_gain = float(np.trace(likeness)) / n - rest
     if top - rest < MIN_CHAIN_GAIN:
         return by_index, False
@@ -64,9 +66,41 @@ def match_chains(
 
 def likeness_of(tx_a: Floats, rx_a: Floats, tx_b: Floats, rx_b: Floats) -> Floats:
     """Return how two stages' replicas correlate in their residuals, (n, n); see `match_chains`."""
-    both = _own_octaves(tx_a) @ _own_octaves(rx_b).T + _own_octaves(rx_a) @ _own_octaves(tx_b).T
-    out: Floats = both / 2
+    one, other = ((_own_octaves(tx), _own_octaves(rx)) for tx, rx in ((tx_a, rx_a), (tx_b, rx_b)))
+    return _likeness(one, other)
+
+
+def _likeness(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:
+    """Return the mean correlation, both ways, of rows of `octaves` for tx and rx."""
+    out: Floats = (one[0] @ other[1].T + one[1] @ other[0].T) / 2
     return out
+
+
+def chain_gains(stages: Sequence[tuple[Floats, Floats]]) -> Floats:
+    """Return by how much joined replicas of each two stages correlate more than others.
+
+    Parameters
+    ----------
+    stages : tx and rx of each stage, see `match_chains`; two replicas or more
+
+    Returns
+    -------
+    (n_stages, n_stages), 0 on the diagonal
+    """
+    own = [(_own_octaves(tx), _own_octaves(rx)) for tx, rx in stages]
+    gains = np.zeros((len(own), len(own)))
+    for a, b in combinations(range(len(own)), 2):
+        likeness = _likeness(own[a], own[b])
+        top, rest = _apart(likeness, *linear_sum_assignment(-likeness))
+        gains[a, b] = gains[b, a] = top - rest
+    return gains
+
+
+def _apart(likeness: Floats, rows: Labels, columns: Labels) -> tuple[float, float]:
+    """Return the mean likeness of replicas that are matched, and of all others."""
+    n = len(likeness)
+    top = float(likeness[rows, columns].mean())
+    return top, (float(likeness.sum()) - top * n) / (n * (n - 1))
 
 
 def best_chains(likeness: Floats) -> NDArray[np.int64]:

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.columns.arrays import Floats
-from skeleton_job.layout.single_pipeline import half_at_ends, one_pipeline, upper_level
+from skeleton_job.layout.single_pipeline import (
+    ends_sum_alone,
+    half_at_ends,
+    one_pipeline,
+    upper_level,
+)
 
 POINTS = 24
 
@@ -71,3 +76,26 @@ def test_ends_with_half_the_bytes_sum_no_gradients(stages: int) -> None:
     assert not half_at_ends(_profiles(np.ones(stages)), known)
     known[0] = False
     assert not half_at_ends(_profiles(alone), known)
+
+
+def _summing(sums: list[list[tuple[int, float]]]) -> Floats:
+    """Return mean iterations of blocks that sum gradients at these points, at these rates."""
+    both = np.full((len(sums), POINTS), 0.1)
+    for row, own in zip(both, sums, strict=True):
+        for at, rate in own:
+            row[at] = rate
+    return np.hstack([both, both])
+
+
+def test_ends_that_sum_alone_are_those_of_one_pipeline() -> None:
+    """Not if another block sums, now or later; nor two replicas of one stage, one after another."""
+    known = np.ones(6, np.bool_)
+    end: list[tuple[int, float]] = [(20, 1.0)]
+    alone = [end, [], [], [], [], end]
+    assert ends_sum_alone(_summing(alone), known)
+    assert not ends_sum_alone(_summing(alone), np.arange(6) != 2)
+    assert not ends_sum_alone(_summing([end, [], [(20, 0.5)], [], [], end]), known)
+    assert not ends_sum_alone(_summing([end, [], [(3, 0.9)], [(3, 0.9)], [], end]), known)
+    assert not ends_sum_alone(_summing([end, [], [], [], [], [(10, 1.0)]]), known)
+    # A tree of three replicas: its root has twice the rate of the leaves.
+    assert not ends_sum_alone(_summing([end, [], [(20, 0.5)], end, [], [(20, 0.5)]]), known)
