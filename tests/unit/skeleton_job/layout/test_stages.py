@@ -7,6 +7,9 @@ import pytest
 
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.stages import (
+    DISPUTED,
+    StageOrder,
+    by_chains,
     flow_cue,
     gradient_cue,
     longest_pause,
@@ -14,7 +17,7 @@ from skeleton_job.layout.stages import (
     order_stages,
     under_way,
 )
-from skeleton_job.rhythm.chains import best_chains, likeness_of, match_chains
+from skeleton_job.rhythm.chains import best_chains, chain_gains, likeness_of, match_chains
 
 POINTS = 80
 
@@ -157,3 +160,24 @@ def test_missing_iterations_do_not_make_chains() -> None:
     partner, seen = match_chains(pieces, pieces, pieces, pieces)
     assert not seen
     assert partner.tolist() == [0, 1, 2]
+
+
+def test_chains_decide_for_the_cue_whose_neighbours_exchange_bytes() -> None:
+    """Each border has delays of its own; a cue that nothing supports leaves the order as it is."""
+    stages, replicas = 4, 3
+    borders = [(delays(replicas, 2 * s), delays(replicas, 2 * s + 1)) for s in range(stages - 1)]
+    nothing = np.zeros_like(borders[0][0])
+    before, after = [(nothing, nothing), *borders], [*borders, (nothing, nothing)]
+    pieces = [
+        (forth[0] + back[1], back[0] + forth[1]) for back, forth in zip(before, after, strict=True)
+    ]
+    gains = chain_gains(pieces)
+    top = {tuple(sorted(divmod(int(at), stages))) for at in np.argsort(-gains, axis=None)[:6]}
+    assert top == {(0, 1), (1, 2), (2, 3)}
+    tx, rx = pipeline(stages)
+    wrong, right = (0, 2, 1, 3), (3, 2, 1, 0)
+    found = by_chains(StageOrder(wrong, DISPUTED, True, (wrong, right)), gains, tx, rx)
+    assert (found.order, found.directed) == ((0, 1, 2, 3), True)
+    assert found.trust > DISPUTED
+    disputed = StageOrder(right, DISPUTED, True, (right, wrong))
+    assert by_chains(disputed, gains, tx, rx) is disputed
