@@ -366,10 +366,12 @@ class Judge:
     def _may_be_stall(self, case: Case, now_ns: int) -> bool:
         """Return whether a process that paused, or answers no more, explains the case as well."""
         since = agents_must_live_since(case)
+        # Beside a leak, those that are cut off may be a pause's.
+        cut = [flow for flow in case.open if flow.cut]
+        if self._may_be_pause(case, cut or since, now_ns):
+            return True
         age_ns = now_ns - min(flow.seen_ns for flow in since)
         onset_ns = min(flow.onset_ns for flow in since)
-        if self._may_be_pause(case, since, age_ns, onset_ns):
-            return True
         for agent in common_agents(case.open):
             well = case.evidence.well(agent)
             if case.count < STALL_SHARE * (case.count + well):
@@ -380,10 +382,8 @@ class Judge:
                 return True
         return False
 
-    def _may_be_pause(
-        self, case: Case, since: Sequence[BadFlow], age_ns: int, onset_ns: int
-    ) -> bool:
-        """Return whether a host whose agents paused for a moment explains the case as well.
+    def _may_be_pause(self, case: Case, since: Sequence[BadFlow], now_ns: int) -> bool:
+        """Return whether a host whose agents paused for a moment explains 5-tuples of a case.
 
         Nothing of its own is lost, as from agents that send and do not answer: a cut would take the
         replies to their own probes, too. A round shows whether these get on, and whether all that
@@ -395,6 +395,11 @@ class Judge:
         agents = {flow.responder for flow in since}
         if len(hosts) > 1 or None in hosts | agents:
             return False
+        symptoms = [s for flow in since for s in flow.symptoms]
+        # Single losses of before are no part of a cut.
+        symptoms = [s for s in symptoms if s.kind is AnomalyKind.CONNECTIVITY] or symptoms
+        age_ns = now_ns - min(s.seen_ns for s in symptoms)
+        onset_ns = min(s.onset_ns for s in symptoms)
         well = sum(case.evidence.well(str(agent)) for agent in agents)
         if well <= case.count:
             return age_ns < ROUND_NS and len(agents) == 1

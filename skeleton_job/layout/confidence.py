@@ -58,11 +58,11 @@ PLATEAU_SHARE: Final = (0.5, 1.0)
 # A usual number of blocks in a stage.
 MEMBERS: Final = 4
 # Fitted, see the module's docstring.
-BIAS: Final = -0.81
+BIAS: Final = -0.69
 WEIGHTS: Final[Mapping[str, float]] = {
-    "no stages": -0.95, "margin": 0.88, "flows": 0.68, "odd": -1.17, "order": 1.77,
-    "members": -0.29, "fold": -1.63, "uneven": -0.66, "context": -1.14, "popular": 0.91,
-    "one way": -1.59, "steady": -2.03, "plateau": -2.85,
+    "no stages": -0.84, "margin": 0.78, "flows": 0.65, "odd": -1.21, "order": 1.87,
+    "members": -0.21, "fold": -1.69, "uneven": -0.74, "context": -1.83, "popular": 0.95,
+    "one way": -1.56, "steady": -2.1, "plateau": -2.73,
 }  # fmt: skip
 
 

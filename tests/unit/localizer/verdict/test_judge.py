@@ -101,8 +101,9 @@ def test_an_rnic_is_not_blamed_for_an_agent_that_may_answer_no_more(
         (("h1/c0", "h1/c1", "?"), False),
     ],
 )
+@pytest.mark.parametrize("beside_leak", [False, True])
 def test_a_host_that_only_answers_nothing_may_have_paused(
-    targets: tuple[str, ...], *, waits: bool
+    targets: tuple[str, ...], *, waits: bool, beside_leak: bool
 ) -> None:
     """Both agents of a starved host pause at once; few probes lose all they sent in so short."""
     cut = tuple(
@@ -114,9 +115,14 @@ def test_a_host_that_only_answers_nothing_may_have_paused(
         )
         for n, target in enumerate(targets)
     )
+    # Some of them, and 5-tuples of the host's own, lost single probes at a leak before.
+    leaks = [bad(9, AnomalyKind.STRAY_LOSS, -300)] * 2 * beside_leak
+    before = tuple(flow.symptoms[0] for flow in leaks[:1])
+    cut = (replace(cut[0], symptoms=(*before, *cut[0].symptoms)), *cut[1:])
+    flows = (*leaks, *cut)
     case = cast(
         Case,
-        SimpleNamespace(open=cut, count=len(cut), evidence=SimpleNamespace(well=lambda _: 57)),
+        SimpleNamespace(open=flows, count=len(flows), evidence=SimpleNamespace(well=lambda _: 57)),
     )
     hosts = {target: target.split("/", maxsplit=1)[0] for target in targets if target != "?"}
     sources = SimpleNamespace(
@@ -124,8 +130,8 @@ def test_a_host_that_only_answers_nothing_may_have_paused(
         findings=None, roster=SimpleNamespace(host_of=hosts.get),
     )  # fmt: skip
     judge = Judge(CoreConfig(cluster="c"), cast(Sources, sources))
-    assert judge._may_be_stall(case, cut[0].seen_ns + 2 * SECOND_NS) is waits
-    assert not judge._may_be_stall(case, cut[0].seen_ns + ANSWERED_NS)
+    assert judge._may_be_stall(case, cut[1].seen_ns + 2 * SECOND_NS) is waits
+    assert not judge._may_be_stall(case, cut[1].seen_ns + ANSWERED_NS)
 
 
 @pytest.mark.parametrize(
