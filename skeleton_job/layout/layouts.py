@@ -23,6 +23,7 @@ from skeleton_job.layout.single_pipeline import (
     ends_sum_alone,
     half_at_ends,
     one_pipeline,
+    send_to_one_each,
     upper_level,
 )
 from skeleton_job.rhythm.clusters import MAX_ROUNDS, Labels, assign, divisors
@@ -200,7 +201,7 @@ def _at_levels(evidence: Evidence, found: list[Choice]) -> list[Choice]:
     Layouts of one or two stages stay: a tree of gradient sums has inner nodes and leaves, too.
     """
     view = evidence.profiles, evidence.known
-    if half_at_ends(*view) or ends_sum_alone(*view):
+    if half_at_ends(*view) or ends_sum_alone(*view) or send_to_one_each(*view, evidence.hosts):
         alone = [choice for choice in found if choice.count == evidence.known.size]
         return alone or found
     upper = upper_level(*view)

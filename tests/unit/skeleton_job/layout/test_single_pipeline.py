@@ -10,6 +10,7 @@ from skeleton_job.layout.single_pipeline import (
     ends_sum_alone,
     half_at_ends,
     one_pipeline,
+    send_to_one_each,
     upper_level,
 )
 
@@ -99,3 +100,24 @@ def test_ends_that_sum_alone_are_those_of_one_pipeline() -> None:
     assert not ends_sum_alone(_summing([end, [], [], [], [], [(10, 1.0)]]), known)
     # A tree of three replicas: its root has twice the rate of the leaves.
     assert not ends_sum_alone(_summing([end, [], [(20, 0.5)], end, [], [(20, 0.5)]]), known)
+
+
+@pytest.mark.parametrize("stages", [8, 16])
+def test_blocks_that_send_to_one_other_each_are_those_of_one_pipeline(stages: int) -> None:
+    """One rail passes activations on, another one gradients; not if sums are added to them."""
+    rng = np.random.default_rng(stages)
+    flows = rng.random((stages, POINTS))
+    tx, rx = np.zeros((2, stages, POINTS))
+    # Two blocks a host: the even ones pass on forward, the odd ones backward.
+    for at in range(0, stages - 2, 2):
+        tx[at] = rx[at + 2] = flows[at]
+        tx[at + 3] = rx[at + 1] = flows[at + 1]
+    hosts, known = np.arange(stages) // 2, np.ones(stages, np.bool_)
+    assert send_to_one_each(np.hstack([tx, rx]), known, hosts)
+    assert not send_to_one_each(np.hstack([tx, rx]), known, np.zeros_like(hosts))
+    assert not send_to_one_each(np.hstack([tx, rx]), np.arange(stages) > 0, hosts)
+    # Each stage sums at a time of its own.
+    sums = np.eye(stages, POINTS)
+    assert not send_to_one_each(np.hstack([tx + sums, rx + sums]), known, hosts)
+    twice = np.vstack([np.hstack([tx, rx])] * 2)
+    assert not send_to_one_each(twice, np.ones(2 * stages, np.bool_), np.arange(2 * stages) // 2)
