@@ -86,15 +86,17 @@ class Places:
         there = np.array([float(host in both) for both in hosts])
         return best >= _log_gain(there / at, max(self._flows, at))
 
-    def gain(self, one: Losing) -> float:
-        """Return the log of how much likelier the losses are if one component lost them.
+    def gains(self, found: Sequence[Losing]) -> list[float]:
+        """Return by component the log of how much likelier the losses are if it loses them.
 
-        Those that open faults may explain do not count.
+        That is than if all 5-tuples lose alike. What open faults may explain counts where one of
+        the components lost it.
         """
-        recent = np.flatnonzero(
-            (self._columns.lost_ns >= self._since_ns) & ~self._columns.explained
-        )
-        return _log_gain(self._density(one, recent), self._flows)
+        counted = ~self._columns.explained
+        for one in found:
+            counted |= self._own(one)
+        recent = np.flatnonzero((self._columns.lost_ns >= self._since_ns) & counted)
+        return [_log_gain(self._density(one, recent), self._flows) for one in found]
 
     def may_be(self, other: Losing, one: Losing) -> bool:
         """Return whether another component may lose what one seems to.

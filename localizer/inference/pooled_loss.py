@@ -139,8 +139,8 @@ class Leak:
         Log of the number of false alarms a month that chance makes with this evidence, at most 0.
     gain
         Log of how much likelier the losses since the first leak began are if this component loses
-        them than if anything does. It tells which of several components leaks: where some packets
-        are lost in each bin, `log_chance` is the same for all.
+        them than if all 5-tuples lose alike. It tells which of several components leaks: where some
+        packets are lost in each bin, `log_chance` is the same for all.
     """
 
     component: str
@@ -247,8 +247,11 @@ def find_leaks(
         ):
             found.append((one, leak))
     since_ns = min((leak.since_ns for _, leak in found), default=0)
-    places = Places(columns, losses, since_ns, flows)
-    return {leak.component: replace(leak, gain=places.gain(one)) for one, leak in found}
+    gains = Places(columns, losses, since_ns, flows).gains([one for one, _ in found])
+    return {
+        leak.component: replace(leak, gain=gain)
+        for (_, leak), gain in zip(found, gains, strict=True)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -366,9 +366,9 @@ class Judge:
     def _may_be_stall(self, case: Case, now_ns: int) -> bool:
         """Return whether a process that paused, or answers no more, explains the case as well."""
         since = agents_must_live_since(case)
-        # Beside a leak, those that are cut off may be a pause's.
+        # Beside a leak, those that are cut off may be a pause's, if it were no case without them.
         cut = [flow for flow in case.open if flow.cut]
-        if self._may_be_pause(case, cut or since, now_ns):
+        if self._may_be_pause(case, cut if 2 * len(cut) >= len(case.open) else since, now_ns):
             return True
         age_ns = now_ns - min(flow.seen_ns for flow in since)
         onset_ns = min(flow.onset_ns for flow in since)
@@ -401,7 +401,7 @@ class Judge:
         age_ns = now_ns - min(s.seen_ns for s in symptoms)
         onset_ns = min(s.onset_ns for s in symptoms)
         well = sum(case.evidence.well(str(agent)) for agent in agents)
-        if well <= case.count:
+        if well <= case.count - len(case.open) + len(since):
             return age_ns < ROUND_NS and len(agents) == 1
         alive = self._sources.liveness.alive_after
         return age_ns < ROUND_NS or (

@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schemas.columns.arrays import Floats
 from skeleton_job.job import Pair, Rnic, ordered
@@ -16,10 +15,9 @@ from skeleton_job.rhythm.chains import (
     likeness_of,
     match_chains,
 )
+from skeleton_job.rhythm.clusters import Labels
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.series.rates import RateMatrix
-
-Labels = NDArray[np.int64]
 
 # Likely partners per replica if neither traffic nor platform order joins the replicas.
 CANDIDATES: Final = 3

@@ -5,12 +5,13 @@ than the stages between them, or more, and both the same amount: bytes per itera
 levels, and exactly two blocks are at that of the ends. Where nothing else is sent, the ends move
 half of what the others do. Where they share the embedding, they sum its gradient while all others
 are silent; with replicas, all would sum gradients. And where libraries hand data over inside a host
-first, a block sends to one other alone, which receives just that; sums would add to it.
+first, some blocks pass activations on and others gradients: each sends to one other, along paths.
 """
 
 from typing import Final
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from schemas.columns.arrays import Bools, Floats
 from skeleton_job.rhythm.clusters import Labels
@@ -31,11 +32,16 @@ SAME_BYTES: Final = 0.03
 BOTH_ENDS: Final = 0.85
 SILENT: Final = 0.15
 NO_SUM: Final = 0.45
+# Beside the sum the two differ by this share of the lesser one's energy: of the ends one sends what
+# the other receives, and replicas of one stage, the only one that sums much, do the same.
+ENDS_DIFFER: Final = 0.5
 # What a block sends differs from what another receives by this share of its energy at most, and two
 # blocks by the second share at least: of 240 foreign jobs with replicas and seven blocks or more
 # those with such senders have blocks that differ by 0.02 or less.
 SENT: Final = 0.006
 UNLIKE: Final = 0.05
+# No pipeline has more stages, two of a host included.
+MAX_BLOCKS: Final = 256
 
 
 def upper_level(profiles: Floats, known: Bools) -> Bools | None:
@@ -109,39 +115,51 @@ def ends_sum_alone(profiles: Floats, known: Bools) -> bool:
     others = np.maximum(profiles[:, :points], profiles[:, points:])[order[ENDS:]]
     together = ends.min(axis=0)
     top, at = float(ends.max()), int(np.argmax(together))
-    return bool(
+    alone = bool(
         together[at] >= BOTH_ENDS * top
         and others[:, at].max() < SILENT * top
         and others.max() < NO_SUM * top
     )
+    beside = profiles[order[:ENDS]][:, np.tile(together < SILENT * top, 2)]
+    apart = float(((beside[0] - beside[1]) ** 2).sum())
+    return alone and apart > ENDS_DIFFER * float((beside**2).sum(axis=1).min())
 
 
 def send_to_one_each(profiles: Floats, known: Bools, hosts: Labels) -> bool:
-    """Return whether what each block sends just one on another host receives, and none are alike.
+    """Return whether one other block receives what a block sends, along paths, and none are alike.
+
+    In two stages with replicas of unequal clocks each block sends to one other, too, but gets its
+    answer from it.
 
     Parameters
     ----------
     profiles : (n_blocks, 2 * points) mean iteration, tx and rx
     known : (n_blocks,) bool
-    hosts : (n_blocks,) index of each block's host
+    hosts : (n_blocks,) index of each block's host, on which none of those is that it sends to
     """
-    if known.size < MIN_BLOCKS or not known.all():
+    n = known.size
+    if not MIN_BLOCKS <= n <= MAX_BLOCKS or not known.all():
         return False
     points = profiles.shape[1] // 2
     tx, rx = profiles[:, :points], profiles[:, points:]
     sent = (tx**2).sum(axis=1)
-    left = np.where(hosts[:, None] == hosts, np.inf, _apart(tx, rx)).min(axis=1)
-    if np.minimum(left, sent).sum() > SENT * sent.sum():
+    apart = np.where(hosts[:, None] == hosts, np.inf, cdist(tx, rx, "sqeuclidean"))
+    left = np.minimum(apart.min(axis=1), sent)
+    if left.sum() > SENT * sent.sum():
         return False
+    # Who sends next to nothing is the end of a path.
+    sends = sent > SENT * sent.max()
+    to = np.where(sends, apart.argmin(axis=1), np.arange(n))
+    if np.unique(to[sends]).size < np.count_nonzero(sends):
+        return False
+    end = np.arange(n)
+    for _ in range(n):
+        end = to[end]
     size = (profiles**2).sum(axis=1)
-    other = _apart(profiles, profiles) / np.maximum(np.minimum(size[:, None], size), 1e-300)
-    return float(other[np.triu_indices(known.size, 1)].min()) >= UNLIKE
-
-
-def _apart(one: Floats, other: Floats) -> Floats:
-    """Return the squared distance of each row to each other row, (n, n)."""
-    out: Floats = ((one[:, None] - other[None]) ** 2).sum(axis=2)
-    return out
+    other = cdist(profiles, profiles, "sqeuclidean")
+    other /= np.maximum(np.minimum(size[:, None], size), 1e-300)
+    alike = float(other[np.triu_indices(n, 1)].min()) < UNLIKE
+    return not sends[end].any() and not alike
 
 
 def one_pipeline(upper: Bools) -> bool:

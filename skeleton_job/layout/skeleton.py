@@ -361,7 +361,8 @@ def _order(
 
     Classes that repeat along the platform's order are the stages in that order, as frameworks
     number ranks. With few blocks, which may repeat by chance, or two stages, the traffic may
-    reverse it. Without a known direction, the platform's first block is in the first stage.
+    reverse it. Where cues dispute the order, chains of replicas decide between them. Without a
+    known direction, the platform's first block is in the first stage.
 
     Parameters
     ----------
@@ -385,7 +386,7 @@ def _order(
         if not doubted or order.order not in (along, along[::-1]) or not order.directed:
             trust = order.trust if agree else INDEX_ALONE
             return StageOrder(along, trust, directed=True)
-    if order.trust <= DISPUTED and replicas > 1:
+    if order.trust <= DISPUTED and order.cues and replicas > 1 and choice.count > PAIR:
         stages = [np.flatnonzero(choice.labels == c) for c in along]
         gains = chain_gains(StageIterations(stages, blocks, matrix, rhythm).pieces)
         order = by_chains(order, gains, tx, rx)

@@ -292,7 +292,7 @@ class StageOrder:
     directed
         Whether the first class is known to be the first stage.
     cues
-        What each cue says for itself, where cues were compared.
+        What each cue says for itself, where they disagree.
     """
 
     order: Order
@@ -329,7 +329,7 @@ def by_chains(found: StageOrder, gains: Floats, tx: Floats, rx: Floats) -> Stage
     Parameters
     ----------
     found : which is not sure
-    gains : (n_classes, n_classes), how clearly the chains of two classes show, see `chain_gain`
+    gains : (n_classes, n_classes), how clearly the chains of two classes show, see `chain_gains`
     tx, rx : as in `order_stages`
     """
 
@@ -340,7 +340,7 @@ def by_chains(found: StageOrder, gains: Floats, tx: Floats, rx: Floats) -> Stage
     if shown(best) < shown(found.order) + CLEARER:
         return found
     way = under_way(tx[list(best)], rx[list(best)])
-    return _passed(StageOrder(best, ONSET_AND_FLOW, directed=False), way)
+    return _passed(StageOrder(best, GRADIENT_ALONE, directed=False), way)
 
 
 def _passed(found: StageOrder, way: float) -> StageOrder:

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from schemas.columns.arrays import Floats
-
-Labels = NDArray[np.int64]
+from skeleton_job.rhythm.clusters import Labels
 
 # Chains are recognised if their correlation exceeds that of other pairs by this much.
 MIN_CHAIN_GAIN: Final = 0.15

@@ -96,14 +96,14 @@ def test_an_rnic_is_not_blamed_for_an_agent_that_may_answer_no_more(
 @pytest.mark.parametrize(
     ("targets", "waits"),
     [
-        (("h1/c0", "h1/c1", "h1/c1"), True),
-        (("h1/c0", "h1/c1", "h2/c0"), False),
-        (("h1/c0", "h1/c1", "?"), False),
+        (("h1/c0", "h1/c1", "h1/c1", "h1/c0"), True),
+        (("h1/c0", "h1/c1", "h1/c1", "h2/c0"), False),
+        (("h1/c0", "h1/c1", "h1/c1", "?"), False),
     ],
 )
-@pytest.mark.parametrize("beside_leak", [False, True])
+@pytest.mark.parametrize(("lossy", "holds"), [(0, True), (3, True), (5, False)])
 def test_a_host_that_only_answers_nothing_may_have_paused(
-    targets: tuple[str, ...], *, waits: bool, beside_leak: bool
+    targets: tuple[str, ...], *, waits: bool, lossy: int, holds: bool
 ) -> None:
     """Both agents of a starved host pause at once; few probes lose all they sent in so short."""
     cut = tuple(
@@ -115,8 +115,8 @@ def test_a_host_that_only_answers_nothing_may_have_paused(
         )
         for n, target in enumerate(targets)
     )
-    # Some of them, and 5-tuples of the host's own, lost single probes at a leak before.
-    leaks = [bad(9, AnomalyKind.STRAY_LOSS, -300)] * 2 * beside_leak
+    # Some of them, and others, lost single probes at a leak before; of more it is a case itself.
+    leaks = [bad(9, AnomalyKind.STRAY_LOSS, -300)] * lossy
     before = tuple(flow.symptoms[0] for flow in leaks[:1])
     cut = (replace(cut[0], symptoms=(*before, *cut[0].symptoms)), *cut[1:])
     flows = (*leaks, *cut)
@@ -130,7 +130,7 @@ def test_a_host_that_only_answers_nothing_may_have_paused(
         findings=None, roster=SimpleNamespace(host_of=hosts.get),
     )  # fmt: skip
     judge = Judge(CoreConfig(cluster="c"), cast(Sources, sources))
-    assert judge._may_be_stall(case, cut[1].seen_ns + 2 * SECOND_NS) is waits
+    assert judge._may_be_stall(case, cut[1].seen_ns + 2 * SECOND_NS) is (waits and holds)
     assert not judge._may_be_stall(case, cut[1].seen_ns + ANSWERED_NS)
 
 

@@ -12,6 +12,7 @@ from arena.simulation.world import World
 from arena.world.cluster import Cluster, JobPlan
 from arena.world.fabric import Fabric, FabricShape
 from localizer.facts.roster import Roster
+from localizer.facts.stray_losses import StrayLoss
 from localizer.inference import evidence
 from localizer.inference.loss_both_ways import Returning
 from localizer.inference.observations import ResolvedFaults
@@ -121,6 +122,32 @@ def test_where_nothing_tells_the_direction_of_replies_half_of_them_cross_it() ->
     assert beside.returning(direction("c--s0", "s0")) == Returning(1.0, 0.5)
     # Beside the leaf all that come back cross it in the one, and no other.
     assert beside.returning(direction("a0--l0", "l0")) == Returning(1.0, 1.0)
+
+
+def test_what_explains_most_losses_leaks_rather_than_what_is_surest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All are sure where packets are lost all the time; the others lose replies of its 5-tuples."""
+    index = FlowIndex()
+    crossed = []
+    for number, name in enumerate(("leaking", "surest")):
+        key = (f"e{number}", "e9", 0)
+        index.set_flow(key, (name,), "a", "b")
+        lost = cast(StrayLoss, SimpleNamespace(key=key, lost_ns=START, sent=60))
+        crossed.append(leaks._Crossing(lost, (name,), ("a", "b")))
+    chances = {"leaking": (-1.0, 9.0), "surest": (-9.0, 1.0)}
+    found = {
+        name: Leak(component=name, since_ns=START, log_chance=chance, gain=gain)
+        for name, (chance, gain) in chances.items()
+    }
+    answers = iter((found, {}))
+    monkeypatch.setattr(leaks, "find_leaks", lambda *_, **__: next(answers))
+    places = SimpleNamespace(
+        index=index, cable=lambda place: place, count=index.count, place_count=lambda: 2,
+        crossed=lambda components: components, returned=lambda *_: {},
+    )  # fmt: skip
+    tested = leaks.Leaks(sources(Topology()))
+    assert list(tested._find(START, crossed, cast(Directions, places), [])) == ["leaking"]
 
 
 def test_a_leak_needs_no_chance_of_another_fault(monkeypatch: pytest.MonkeyPatch) -> None:

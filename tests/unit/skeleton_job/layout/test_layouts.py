@@ -251,3 +251,24 @@ def test_stages_are_not_joined_as_replicas_are(
         Evidence(mean, np.ones(n, np.bool_), np.arange(n), 0.3, 0.5, halves=(halves[0], halves[1]))
     )
     assert found.count == count
+
+
+def test_blocks_along_paths_are_stages_of_one_pipeline_unless_they_are_alike() -> None:
+    """Two paths of four blocks are replicas where they are alike."""
+    rng = np.random.default_rng(7)
+    points = 24
+    flows = rng.random((6, points))
+    flows[3:] = flows[:3] + 0.1 * rng.random((3, points))
+    tx, rx = np.zeros((2, 8, points))
+    for path in (0, 1):
+        for at in range(3):
+            tx[4 * path + at] = rx[4 * path + at + 1] = flows[3 * path + at]
+    profiles, known = np.hstack([tx, rx]), np.ones(8, np.bool_)
+    found = choose(Evidence(profiles, known, np.arange(8), 0.3, 0.5))
+    assert found.count == 4
+    # Nobody looks like anybody any more.
+    flows[3:] = rng.random((3, points))
+    for at in range(3):
+        tx[4 + at] = rx[4 + at + 1] = flows[3 + at]
+    found = choose(Evidence(np.hstack([tx, rx]), known, np.arange(8), 0.3, 0.5))
+    assert found.count == 8

@@ -79,13 +79,17 @@ def test_ends_with_half_the_bytes_sum_no_gradients(stages: int) -> None:
     assert not half_at_ends(_profiles(alone), known)
 
 
-def _summing(sums: list[list[tuple[int, float]]]) -> Floats:
-    """Return mean iterations of blocks that sum gradients at these points, at these rates."""
-    both = np.full((len(sums), POINTS), 0.1)
-    for row, own in zip(both, sums, strict=True):
+def _summing(sums: list[list[tuple[int, float]]], *, alike: bool = False) -> Floats:
+    """Return mean iterations of blocks that sum gradients at these points, at these rates.
+
+    Beside that the last one sends what the first receives, or does the same if they are alike.
+    """
+    flows = 0.1 * np.random.default_rng(5).random((len(sums), 2, POINTS))
+    flows[-1] = flows[0] if alike else flows[0, ::-1]
+    for row, own in zip(flows, sums, strict=True):
         for at, rate in own:
-            row[at] = rate
-    return np.hstack([both, both])
+            row[:, at] = rate
+    return flows.reshape(len(sums), 2 * POINTS)
 
 
 def test_ends_that_sum_alone_are_those_of_one_pipeline() -> None:
@@ -94,6 +98,7 @@ def test_ends_that_sum_alone_are_those_of_one_pipeline() -> None:
     end: list[tuple[int, float]] = [(20, 1.0)]
     alone = [end, [], [], [], [], end]
     assert ends_sum_alone(_summing(alone), known)
+    assert not ends_sum_alone(_summing(alone, alike=True), known)
     assert not ends_sum_alone(_summing(alone), np.arange(6) != 2)
     assert not ends_sum_alone(_summing([end, [], [(20, 0.5)], [], [], end]), known)
     assert not ends_sum_alone(_summing([end, [], [(3, 0.9)], [(3, 0.9)], [], end]), known)
@@ -121,3 +126,25 @@ def test_blocks_that_send_to_one_other_each_are_those_of_one_pipeline(stages: in
     assert not send_to_one_each(np.hstack([tx + sums, rx + sums]), known, hosts)
     twice = np.vstack([np.hstack([tx, rx])] * 2)
     assert not send_to_one_each(twice, np.ones(2 * stages, np.bool_), np.arange(2 * stages) // 2)
+
+
+@pytest.mark.parametrize("replicas", [4, 8])
+def test_two_stages_whose_replicas_have_clocks_of_their_own_are_no_single_pipeline(
+    replicas: int,
+) -> None:
+    """Each block sends to one other, but that one sends back."""
+    rng = np.random.default_rng(replicas)
+    forth, back = rng.random((2, replicas, POINTS))
+    both = np.hstack([np.vstack([forth, back]), np.vstack([back, forth])])
+    hosts, known = np.arange(2 * replicas), np.ones(2 * replicas, np.bool_)
+    assert not send_to_one_each(both, known, hosts)
+
+
+def test_a_ring_has_no_ends() -> None:
+    """Each block sends to the next one, all around."""
+    flows = np.random.default_rng(1).random((8, POINTS))
+    ring = np.hstack([flows, np.roll(flows, 1, axis=0)])
+    assert not send_to_one_each(ring, np.ones(8, np.bool_), np.arange(8))
+    path = ring.copy()
+    path[0, POINTS:] = path[-1, :POINTS] = 0.0
+    assert send_to_one_each(path, np.ones(8, np.bool_), np.arange(8))
