@@ -13,7 +13,8 @@ from schemas.topics import ANOMALY, PROBE_ROUND
 
 PATHS: Final = 100_000
 SHAPE: Final = LoadShape(agents=PATHS // LoadShape().per_round, bodies=6)
-# A restart reads 165 s of rounds again and the windows of the last five and a half minutes.
+# A restart reads 325 s of rounds again (`streams.core.anchors.horizon_ns`) and the windows of the
+# last five and a half minutes.
 INTERVALS: Final = 340
 # The first worker takes minutes of rounds; by its end the others have something to rebuild.
 FIRST_S: Final = 600.0
