@@ -12,18 +12,15 @@ from itertools import chain, compress
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats
 from skeleton_job.job import Job, Rnic
-from skeleton_job.rhythm.clusters import block_width, divisors
+from skeleton_job.rhythm.clusters import Labels, block_width, divisors
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.rhythm.lockstep import host_width
 from skeleton_job.rhythm.profiles import Profiles, iterations_of
 from skeleton_job.rhythm.shares import share_width
 from skeleton_job.series.rates import RateMatrix
-
-Labels = NDArray[np.int64]
 
 # Below this correlation of odd and even iterations an RNIC takes no part.
 MIN_REPEATABILITY: Final = 0.3

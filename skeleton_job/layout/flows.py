@@ -18,13 +18,11 @@ Energies are products of odd and even iterations, so that noise does not count.
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from schemas.columns.arrays import Bools, Floats
-from skeleton_job.rhythm.clusters import divisors
+from skeleton_job.rhythm.clusters import Labels, divisors
 
-Labels = NDArray[np.int64]
 Halves = tuple[Floats, Floats]
 
 # Below this share of the traffic a class exchanges nothing: acknowledgements and retransmissions

@@ -16,10 +16,11 @@ from typing import Final
 import numpy as np
 
 from skeleton_job.job import Pair, Rnic, ordered
-from skeleton_job.layout.blocks import Blocks, Labels, block_iterations
+from skeleton_job.layout.blocks import Blocks, block_iterations
 from skeleton_job.layout.distances import DEFAULT_MAX_PEERS, covering_distances
 from skeleton_job.layout.pairs import group_pairs
 from skeleton_job.layout.partners import rank_partners
+from skeleton_job.rhythm.clusters import Labels
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.series.rates import RateMatrix
 

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schemas.columns.arrays import Floats
 from skeleton_job.layout.blocks import MIN_UNEQUAL, Blocks, unequal
 from skeleton_job.layout.pipelines import StageIterations
+from skeleton_job.rhythm.clusters import Labels
 from skeleton_job.rhythm.groups import Lags, groups_of, host_lags, shared_size
 from skeleton_job.rhythm.likeness import HostGroups, alike_hosts
 from skeleton_job.rhythm.rings import MIN_ITERATIONS, equal_groups, likeness_of_hosts, ring_size
-
-Labels = NDArray[np.int64]
 
 # Larger expert groups are paired along a ring of this size.
 MAX_ALL: Final = 16

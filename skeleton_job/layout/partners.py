@@ -12,13 +12,11 @@ for ping lists, not a matching: one in three of the first choices may be wrong.
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats
 from skeleton_job.rhythm.chains import octaves, unit_rows
+from skeleton_job.rhythm.clusters import Labels
 from skeleton_job.rhythm.rings import MIN_ITERATIONS
-
-Labels = NDArray[np.int64]
 
 # Numbers of common components to try; of a few blocks only few, since these would be their own.
 COMPONENTS: Final = (1, 2, 4, 8, 16, 32)

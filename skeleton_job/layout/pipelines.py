@@ -1,9 +1,10 @@
 """Pipelines through the stages: which replicas are joined."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -62,6 +63,13 @@ class StageIterations:
         return [
             block_iterations(self.blocks, stage, self.matrix, self.rhythm) for stage in self.stages
         ]
+
+    def reordered(self, order: Sequence[int]) -> Self:
+        """Return those of the same stages in another order, without computing any again."""
+        out = type(self)([self.stages[c] for c in order], self.blocks, self.matrix, self.rhythm)
+        if "pieces" in vars(self):
+            out.pieces = [self.pieces[c] for c in order]
+        return out
 
 
 def find_joints(stage_iterations: StageIterations, *, by_index: bool) -> Joints:

@@ -14,7 +14,7 @@ import numpy as np
 
 from schemas.columns.arrays import Bools, Floats
 from skeleton_job.job import Job, Rnic
-from skeleton_job.layout.blocks import Labels
+from skeleton_job.rhythm.clusters import Labels
 from skeleton_job.rhythm.lockstep import host_width
 from skeleton_job.series.rates import RateMatrix
 

@@ -73,9 +73,15 @@ def upper_level(profiles: Floats, known: Bools) -> Bools | None:
 
 def moved_bytes(profiles: Floats) -> Floats:
     """Return the bytes per second of each block, the lesser of both ways: storage adds to one."""
-    points = profiles.shape[1] // 2
-    out: Floats = np.minimum(profiles[:, :points].mean(axis=1), profiles[:, points:].mean(axis=1))
+    tx, rx = _ways(profiles)
+    out: Floats = np.minimum(tx.mean(axis=1), rx.mean(axis=1))
     return out
+
+
+def _ways(profiles: Floats) -> tuple[Floats, Floats]:
+    """Return tx and rx of profiles, (n_blocks, points) each."""
+    points = profiles.shape[1] // 2
+    return profiles[:, :points], profiles[:, points:]
 
 
 def half_at_ends(profiles: Floats, known: Bools) -> bool:
@@ -108,11 +114,11 @@ def ends_sum_alone(profiles: Floats, known: Bools) -> bool:
     """
     if known.size <= ENDS + 1 or not known.all():
         return False
-    points = profiles.shape[1] // 2
-    both = np.minimum(profiles[:, :points], profiles[:, points:])
+    tx, rx = _ways(profiles)
+    both = np.minimum(tx, rx)
     order = np.argsort(-both.max(axis=1), kind="stable")
     ends = both[order[:ENDS]]
-    others = np.maximum(profiles[:, :points], profiles[:, points:])[order[ENDS:]]
+    others = np.maximum(tx, rx)[order[ENDS:]]
     together = ends.min(axis=0)
     top, at = float(ends.max()), int(np.argmax(together))
     alone = bool(
@@ -140,8 +146,7 @@ def send_to_one_each(profiles: Floats, known: Bools, hosts: Labels) -> bool:
     n = known.size
     if not MIN_BLOCKS <= n <= MAX_BLOCKS or not known.all():
         return False
-    points = profiles.shape[1] // 2
-    tx, rx = profiles[:, :points], profiles[:, points:]
+    tx, rx = _ways(profiles)
     sent = (tx**2).sum(axis=1)
     apart = np.where(hosts[:, None] == hosts, np.inf, cdist(tx, rx, "sqeuclidean"))
     left = np.minimum(apart.min(axis=1), sent)

@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skeleton_job.job import Job, Pair, Rnic, ordered
 from skeleton_job.layout.balance import hosts_are_balanced
@@ -52,8 +51,6 @@ from skeleton_job.rhythm.iterations import (
 from skeleton_job.rhythm.limits import find_hidden_rhythm
 from skeleton_job.rhythm.profiles import fold
 from skeleton_job.series.rates import RateMatrix
-
-Labels = NDArray[np.int64]
 
 # 1 Mbit/s: a port with less carries only housekeeping.
 IDLE_BYTES_PER_S: Final = 125_000.0
@@ -287,14 +284,16 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     except ValueError as error:
         raise InconsistentError(str(error)) from error
     choice = replace(cell_choice, labels=cell_choice.labels[cells])
-    order = _order(blocks, choice, matrix, rhythm, places=known.size)
-    stages = [np.flatnonzero(choice.labels == c) for c in order.order]
+    classes = [np.flatnonzero(choice.labels == c) for c in range(choice.count)]
+    by_class = StageIterations(classes, blocks, matrix, rhythm)
+    order = _order(blocks, choice, by_class, places=known.size)
+    stages = [classes[c] for c in order.order]
     # Blocks without counters get a place only if a single one is left for them.
     placed = len(np.unique(choice.labels[~blocks.known])) <= 1
     if not placed:
         stages = [stage[blocks.known[stage]] for stage in stages]
     by_index = _follows_index(blocks, choice)
-    stage_iterations = StageIterations(stages, blocks, matrix, rhythm)
+    stage_iterations = by_class.reordered(order.order)
     joints = find_joints(stage_iterations, by_index=by_index) if placed else Joints(seen=False)
     rings = lasting_rings(blocks, cells)
     inner = find_inner(stage_iterations, rings=rings) if placed else NONE
@@ -354,9 +353,7 @@ def _placed(job: Job, matrix: RateMatrix, rhythm: Rhythm) -> Inference:
     )
 
 
-def _order(
-    blocks: Blocks, choice: Choice, matrix: RateMatrix, rhythm: Rhythm, *, places: int
-) -> StageOrder:
+def _order(blocks: Blocks, choice: Choice, by_class: StageIterations, *, places: int) -> StageOrder:
     """Return the order of the classes.
 
     Classes that repeat along the platform's order are the stages in that order, as frameworks
@@ -366,6 +363,7 @@ def _order(
 
     Parameters
     ----------
+    by_class : the iterations of each class
     places : number of distinct cells
     """
     of_class = [(choice.labels == c) & blocks.known for c in range(choice.count)]
@@ -387,9 +385,7 @@ def _order(
             trust = order.trust if agree else INDEX_ALONE
             return StageOrder(along, trust, directed=True)
     if order.trust <= DISPUTED and order.cues and replicas > 1 and choice.count > PAIR:
-        stages = [np.flatnonzero(choice.labels == c) for c in along]
-        gains = chain_gains(StageIterations(stages, blocks, matrix, rhythm).pieces)
-        order = by_chains(order, gains, tx, rx)
+        order = by_chains(order, chain_gains(by_class.pieces), tx, rx)
     first, last = (int(np.argmax(of_class[c])) for c in (order.order[0], order.order[-1]))
     if order.directed or first <= last:
         return order

@@ -47,20 +47,16 @@ def match_chains(
     if n == 1:
         return by_index, True
     likeness = likeness_of(tx_a, rx_a, tx_b, rx_b)
-    rows, columns = linear_sum_assignment(-likeness)
-    top, rest = _apart(likeness, rows, columns)
+    partner = best_chains(likeness)
+    top, rest = _apart(likeness, partner)
     index_gain = float(np.trace(likeness)) / n - rest
     if top - rest < MIN_CHAIN_GAIN:
         return by_index, False
     if index_gain >= INDEX_TRUSTED * (top - rest):
         return by_index, True
     # All chains must be clear: a best match that is weak for some is chance.
-    clear = likeness[rows, columns] - rest >= OVERRULE_GAIN
-    if not clear.all():
-        return by_index, False
-    partner = np.empty(n, dtype=np.int64)
-    partner[rows] = columns
-    return partner, True
+    clear = likeness[by_index, partner] - rest >= OVERRULE_GAIN
+    return (partner, True) if clear.all() else (by_index, False)
 
 
 def likeness_of(tx_a: Floats, rx_a: Floats, tx_b: Floats, rx_b: Floats) -> Floats:
@@ -90,23 +86,21 @@ def chain_gains(stages: Sequence[tuple[Floats, Floats]]) -> Floats:
     gains = np.zeros((len(own), len(own)))
     for a, b in combinations(range(len(own)), 2):
         likeness = _likeness(own[a], own[b])
-        top, rest = _apart(likeness, *linear_sum_assignment(-likeness))
+        top, rest = _apart(likeness, best_chains(likeness))
         gains[a, b] = gains[b, a] = top - rest
     return gains
 
 
-def _apart(likeness: Floats, rows: Labels, columns: Labels) -> tuple[float, float]:
-    """Return the mean likeness of replicas that are matched, and of all others."""
+def _apart(likeness: Floats, partner: Labels) -> tuple[float, float]:
+    """Return the mean likeness of replicas and their partners, and of all others."""
     n = len(likeness)
-    top = float(likeness[rows, columns].mean())
+    top = float(likeness[np.arange(n), partner].mean())
     return top, (float(likeness.sum()) - top * n) / (n * (n - 1))
 
 
-def best_chains(likeness: Floats) -> NDArray[np.int64]:
+def best_chains(likeness: Floats) -> Labels:
     """Return the one-to-one matching with the highest total correlation, (n,) int64."""
-    rows, columns = linear_sum_assignment(-likeness)
-    partner = np.empty(rows.size, dtype=np.int64)
-    partner[rows] = columns
+    partner: Labels = linear_sum_assignment(-likeness)[1].astype(np.int64)
     return partner
 
 

@@ -11,15 +11,13 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from schemas.columns.arrays import Bools, Floats
 from skeleton_job.job import Job, Rnic
+from skeleton_job.rhythm.clusters import Labels
 from skeleton_job.series.rates import RateMatrix
-
-Labels = NDArray[np.int64]
 
 # Frequencies per band: over a band, the longest delay inside an iteration must turn the phase
 # little.

@@ -12,19 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from schemas.columns.arrays import Bools, Floats
-from skeleton_job.rhythm.clusters import divisors
+from skeleton_job.rhythm.clusters import Labels, divisors
 from skeleton_job.rhythm.iterations import Rhythm
 from skeleton_job.rhythm.limits import cut_level
 from skeleton_job.rhythm.profiles import iterations_of
 from skeleton_job.rhythm.rings import MIN_ITERATIONS
 from skeleton_job.series.rates import RateMatrix
-
-Labels = NDArray[np.int64]
 
 # Hosts of two groups lag behind each other this many times as much as those of one, at least.
 MIN_APART: Final = 1.5

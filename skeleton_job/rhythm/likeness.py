@@ -12,15 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster
 
 from schemas.columns.arrays import Floats
 from skeleton_job.rhythm.chains import unit_rows
-from skeleton_job.rhythm.clusters import divisors
+from skeleton_job.rhythm.clusters import Labels, divisors
 from skeleton_job.rhythm.rings import MIN_ITERATIONS, linked
-
-Labels = NDArray[np.int64]
 
 # Members of a group correlate by so much more than they do with any other host. With iterations
 # shuffled for each host by itself, 99 in 100 draws stay below 0.12 for six hosts. Four hosts have

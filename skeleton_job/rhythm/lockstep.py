@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter1d
 from scipy.special import ndtr
 
 from schemas.columns.arrays import Bools, Floats
-from skeleton_job.rhythm.clusters import divisors
+from skeleton_job.rhythm.clusters import Labels, divisors
 from skeleton_job.series.rates import RateMatrix
-
-Labels = NDArray[np.int64]
 
 # RNICs of two groups lag behind each other by more than those of one group, by this factor (of the
 # mean square) at least.

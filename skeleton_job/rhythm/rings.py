@@ -9,14 +9,12 @@ from collections import Counter
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from schemas.columns.arrays import Floats
 from skeleton_job.rhythm.chains import own_delays, unit_rows
-
-Labels = NDArray[np.int64]
+from skeleton_job.rhythm.clusters import Labels
 
 # Hosts whose own delays correlate more than this share a ring.
 MIN_CORRELATION: Final = 0.2

@@ -9,13 +9,10 @@ and move the same tokens.
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from schemas.columns.arrays import Bools, Floats
-from skeleton_job.rhythm.clusters import divisors
+from skeleton_job.rhythm.clusters import Labels, divisors
 from skeleton_job.series.rates import RateMatrix
-
-Labels = NDArray[np.int64]
 
 # Bytes are the same if they differ by less than this share (retransmissions), by twice what changes
 # between the halves of the window, or by a fifth of what groups differ; they are not if they differ
