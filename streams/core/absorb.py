@@ -24,7 +24,7 @@ from streams.columns.round_kernel import Field, Item, read_round
 from streams.columns.rounds import MAX_TIME_US, MISSING, OK_CODE, UNKNOWN_CODE
 from streams.columns.slots import MOST
 from streams.config import MAX_ROUND_SPAN_NS, MAX_RTT_NS
-from streams.core.clock import MAX_GAP_NS
+from streams.core.clock import MAX_GAP_NS, MUCH_SILENCE_NS
 from streams.core.even_rounds import count_even, gather_even, is_even
 from streams.core.partition_arrays import (
     SPILL,
@@ -185,6 +185,9 @@ def _absorb_round(
     if arrival_ns - before_ns > MAX_GAP_NS:
         return NOT_PLAIN
     active_ns = arrival_ns - bounds.paused_ns
+    # A restart must know.
+    if active_ns - agents.heard_ns[agent] > MUCH_SILENCE_NS:
+        return NOT_PLAIN
     first = (started_ns + least) // bounds.window_ns
     last = (started_ns + most) // bounds.window_ns
     width = len(slots.spilled)

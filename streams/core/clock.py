@@ -22,7 +22,7 @@ from schemas.columns.compiled import compiled
 from schemas.units import SECOND_NS
 from streams.columns.rounds import NEVER_NS
 from streams.columns.table import Column, Table
-from streams.config import PROGRESS_STEP_NS, DetectionConfig
+from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
 from streams.core.starts import EARLIER, is_new, note_start
 
 # A longer gap between rounds of a partition is an outage of the broker, or nobody probes.
@@ -30,6 +30,9 @@ MAX_GAP_NS: Final = 10 * SECOND_NS
 # An agent that is silent for so long after its window's end will hardly send the rest of it: agents
 # are back within seconds after a broker's outage, and the outage itself does not count.
 SILENCE_NS: Final = 60 * SECOND_NS
+# A restart reads more than `settling_ns` and this of the rounds, whatever the settings are
+# (`streams.core.anchors.probes_horizon_ns`): before an agent's clock settles it has sent one.
+MUCH_SILENCE_NS: Final = 30 * SECOND_NS
 ROUNDS_IN_CHUNK: Final = 4_096
 # Later than every time.
 FOREVER_NS: Final = 2**62
@@ -44,6 +47,14 @@ RoundId = tuple[int, int, int, int]
 def max_open_ns(config: DetectionConfig) -> int:
     """Return the active time after which an agent's window is closed whatever its clock says."""
     return config.window_ns + config.lateness_ns + config.closing_spread_ns + SILENCE_NS
+
+
+def settling_ns(config: DetectionConfig) -> int:
+    """Return the active time after which an agent's open windows follow from its rounds since.
+
+    For a clock that runs at the right speed; overdue windows are looked for on the refresh grid.
+    """
+    return max_open_ns(config) + 2 * REFRESH_STEP_NS
 
 
 def closing_delay_ns(config: DetectionConfig, agent: str) -> int:
@@ -112,6 +123,8 @@ class AgentClocks:
     * `first_open`: index of its first open window; `opened_ns`: active time when that last changed.
     * `entry_ns`: results before this time belong to no window any more.
     * `heard_ns`: active time of its latest round.
+    * `needed_ns`: active time of the round before it fell silent for long, or before its rounds
+      were late, or of its first; a restart must read that round until active time is `settled_ns`.
     """
 
     def __init__(self, config: DetectionConfig, floor_ns: int) -> None:
@@ -128,6 +141,8 @@ class AgentClocks:
                 "entry_ns": Column(np.int64, 0),
                 "opened_ns": Column(np.int64, 0),
                 "heard_ns": Column(np.int64, NEVER_NS),
+                "needed_ns": Column(np.int64, NEVER_NS),
+                "settled_ns": Column(np.int64, NEVER_NS),
             }
         )
         # The kernel finds the cluster's name by this number. A round that names the cluster as its
@@ -155,6 +170,11 @@ class AgentClocks:
     def observe_round(self, number: int, started_ns: int, reach_ns: int, active_ns: int) -> None:
         """Move an agent's clock on by a round."""
         table = self.table
+        before_ns = int(table["heard_ns"][number])
+        if active_ns - before_ns > MUCH_SILENCE_NS or reach_ns < table["entry_ns"][number]:
+            if active_ns > table["settled_ns"][number]:
+                table["needed_ns"][number] = active_ns if before_ns == NEVER_NS else before_ns
+            table["settled_ns"][number] = active_ns + settling_ns(self._config)
         note_start(table["latest_ns"], table["earlier_ns"], number, started_ns)
         table["reach_ns"][number] = max(table["reach_ns"][number], reach_ns)
         table["heard_ns"][number] = active_ns
@@ -228,6 +248,22 @@ class AgentClocks:
         for number in gone:
             self.table.remove(self.table.key(number))
         return gone
+
+    def needed_ns(self, active_ns: int) -> int | None:
+        """Return the active time of the earliest round that the state depends on.
+
+        Of an agent that sends all the time it depends on no certain one, but on those of the last
+        `settling_ns`; None if all agents are such.
+        """
+        table = self.table
+        heard_ns, needed_ns = table["heard_ns"], table["needed_ns"]
+        numbers = self._numbers()
+        heard_ns = heard_ns[numbers]
+        unsettled = numbers[table["settled_ns"][numbers] >= active_ns]
+        needed_ns = needed_ns[unsettled]
+        times_ns = np.concatenate((heard_ns, needed_ns))
+        times_ns = times_ns[times_ns != NEVER_NS]
+        return int(times_ns.min()) if len(times_ns) else None
 
     def first_open(self, agent: str, arrival_ns: int) -> int:
         """Return the index of an agent's first open window; of a forgotten one by arrival."""

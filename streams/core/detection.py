@@ -31,6 +31,7 @@ from streams.detectors.base import (
     FOREVER_S,
     Decision,
     Detector,
+    FeatureBatch,
     FirstOpen,
     Moved,
     ProbeDetector,
@@ -253,15 +254,20 @@ class Detection:
             detector.restore(published, self._first_open)
         restored = [d for d in self._of_windows if whole_history or not d.background_history]
         flows: PublishedFlows | None = None
+        newest: list[FeatureBatch] = []
         for part in parts:
             flows = flows or PublishedFlows(part.keys)
             for windows in published_features(part, flows, self._config.window_ns):
-                self._lookback.insert_published(windows, self._first_open)
+                ago = flows.first_open(windows.numbers, self._first_open) - windows.index
+                # But for those that undisturbed work would hold no more.
+                self._lookback.insert(windows.select(ago <= self._lookback.windows))
                 for window_detector in restored:
                     window_detector.restore_windows(windows)
+                if (latest := ago == 1).any():
+                    newest.append(windows.select(latest))
         self._lookback.forget(self._first_open)
         for window_detector in restored:
-            window_detector.end_restore(self._first_open)
+            window_detector.end_restore(self._first_open, newest)
 
     def expect(self, earlier: Earlier, now_ns: Callable[[str], int]) -> None:
         """Let background histories wait for `add_earlier`, until a decision is due."""

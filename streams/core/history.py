@@ -20,7 +20,13 @@ from streams.columns.rounds import FlowKey
 from streams.columns.table import FIRST_ROWS, NO_ROW, Links, Table, grown
 from streams.core.published import WindowColumns
 from streams.core.window_records import WindowBatch
-from streams.detectors.base import MIN_ANSWERS, Decision, FeatureBatch, WindowDetector
+from streams.detectors.base import (
+    MIN_ANSWERS,
+    Decision,
+    FeatureBatch,
+    FirstOpen,
+    WindowDetector,
+)
 
 
 class ProbedFlows:
@@ -58,6 +64,7 @@ class PublishedFlows:
     def __init__(self, keys: Sequence[FlowKey]) -> None:
         self._keys = keys
         self._rows: dict[Table[FlowKey], Int64s] = {}
+        self._opens = np.zeros(0, np.int64)
         # 5-tuples that were asked for, and their numbers among the first `_searched`.
         self._asked: set[FlowKey] = set()
         self._numbers: dict[FlowKey, int] = {}
@@ -78,6 +85,14 @@ class PublishedFlows:
                 self._numbers[self._keys[number]] = number
         self._searched = len(self._keys)
         return [self._numbers[key] for key in wanted if key in self._numbers]
+
+    def first_open(self, numbers: Int64s, of_agent: FirstOpen) -> Int64s:
+        """Return the indices of their agents' first open windows, which stay meanwhile."""
+        new = [of_agent(key[0]) for key in self._keys[len(self._opens) :]]
+        if new:
+            self._opens = np.concatenate((self._opens, np.array(new, np.int64)))
+        out: Int64s = self._opens[numbers]
+        return out
 
     def rows(self, table: Table[FlowKey], numbers: Int64s, *, create: bool) -> Int64s:
         """Return their rows in a detector's table, which loses no rows meanwhile."""

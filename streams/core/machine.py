@@ -21,7 +21,7 @@ from schemas.records import Anomaly, PathWindow
 from schemas.units import MS_NS, US_NS
 from streams.columns.rounds import RoundColumns
 from streams.config import PROGRESS_STEP_NS, REFRESH_STEP_NS, DetectionConfig
-from streams.core.anchors import ANCHOR_STEP_NS, Anchor, horizon_ns, retire_ns
+from streams.core.anchors import ANCHOR_STEP_NS, Anchor, agents_horizon_ns, retire_ns
 from streams.core.clock import ClockState, max_open_ns
 from streams.core.detection import Detection
 from streams.core.history import Earlier
@@ -95,7 +95,7 @@ class PartitionMachine(PartitionState):
     @property
     def lookback(self) -> Anchor:
         """Where a restart at this point must begin to read."""
-        return self.anchors.start(self.clock)
+        return self.anchors.start(self.clock, self.agents.needed_ns(self.clock.active_ns))
 
     @property
     def closed_ns(self) -> int:
@@ -133,8 +133,9 @@ class PartitionMachine(PartitionState):
         Rows have their places for as long as the machine lives; one that is rebuilt from the
         look-back has room for those that are left.
         """
-        since_ns, horizon = self._roomy_since_ns, horizon_ns(self.config)
-        return since_ns is not None and self.clock.active_ns - since_ns > horizon + ANCHOR_STEP_NS
+        since_ns = self._roomy_since_ns
+        read_ns = agents_horizon_ns(self.config) + ANCHOR_STEP_NS
+        return since_ns is not None and self.clock.active_ns - since_ns > read_ns
 
     @property
     def progress_at(self) -> int | None:
@@ -243,6 +244,10 @@ class PartitionMachine(PartitionState):
         if not (self.agents.closable or overdue):
             return []
         numbers, after = self.agents.due(self.clock.active_ns, overdue=overdue)
+        self.agents.closable = False
+        if not self.live:
+            self.windows.drop(numbers, after, self.clock.active_ns)
+            return []
         names = [self.agents.table.key(number) for number in numbers.tolist()]
         moved = {
             name: (first, last)
@@ -254,9 +259,6 @@ class PartitionMachine(PartitionState):
             )
         }
         closed = self.windows.close(numbers, after, self.clock.active_ns)
-        self.agents.closable = False
-        if not self.live:
-            return []
         outputs = self._publish_closed(closed)
         outputs += [anomaly_output(a) for a in self.detection.observe_closed(moved)]
         return outputs

@@ -8,7 +8,7 @@ closes, one pass gives the statistics of every 5-tuple in it (`streams.columns.s
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -188,8 +188,23 @@ class Windows:
         active_ns
             The partition's active time.
         """
+        closed = [
+            self._closed(index, own, in_slots) for index, own, in_slots in self._due(numbers, after)
+        ]
+        self._agents.open_from(numbers, after, active_ns)
+        return [window for window in closed if len(window.rows)]
+
+    def drop(self, numbers: Int64s, after: Int64s, active_ns: int) -> None:
+        """Close windows as `close` does whose statistics nobody wants."""
+        for index, own, in_slots in self._due(numbers, after):
+            self._chunks(index, own)
+            self._free(index, self._rows_in_slots(index, in_slots))
+        self._agents.open_from(numbers, after, active_ns)
+
+    def _due(self, numbers: Int64s, after: Int64s) -> Iterator[tuple[int, Int64s, Int64s]]:
+        """Yield the windows to close, lowest index first: index, agents, those with slots."""
         if not len(numbers):
-            return []
+            return
         self.spill_slots()
         before = self._agents.table["first_open"][numbers]
         count = len(self.slots.spilled)
@@ -197,13 +212,10 @@ class Windows:
         due = {index for index in self._open if begin <= index < end}
         for first in {begin} if end == begin + 1 else set(before.tolist()):
             due.update(range(first, min(first + count, end)))
-        closed = [
-            self._closed(index, numbers[here], numbers[here & (index < before + count)])
-            for index in sorted(due)
-            if (here := (before <= index) & (index < after)).any()
-        ]
-        self._agents.open_from(numbers, after, active_ns)
-        return [window for window in closed if len(window.rows)]
+        for index in sorted(due):
+            here = (before <= index) & (index < after)
+            if here.any():
+                yield index, numbers[here], numbers[here & (index < before + count)]
 
     def holding(self, rows: Int64s) -> Bools:
         """Return which 5-tuples have results in open windows."""
@@ -255,13 +267,7 @@ class Windows:
 
     def _closed(self, index: int, numbers: Int64s, in_slots: Int64s) -> ClosedWindow:
         """Take a window's results of some agents out; those of the latter may be in slots."""
-        chunks: list[Chunk] = []
-        repeats: list[Int64s] = []
-        window = self._open.get(index)
-        if window is not None:
-            chunks, repeats = window.pop(numbers.tolist())
-            if not (window.chunks or window.repeats):
-                del self._open[index]
+        chunks, repeats = self._chunks(index, numbers)
         rows, sent, ok, values = self._values(index, in_slots, chunks)
         return ClosedWindow(
             index=index,
@@ -271,6 +277,30 @@ class Windows:
             repeats=_repeats(rows, repeats),
             values=values,
         )
+
+    def _chunks(self, index: int, numbers: Int64s) -> tuple[list[Chunk], list[Int64s]]:
+        """Take chunks and repeats of some agents out of a window."""
+        window = self._open.get(index)
+        if window is None:
+            return [], []
+        taken = window.pop(numbers.tolist())
+        if not (window.chunks or window.repeats):
+            del self._open[index]
+        return taken
+
+    def _rows_in_slots(self, index: int, numbers: Int64s) -> Int64s:
+        """Return the rows of some agents that use slots of a window."""
+        counts = self.slots.counts[index % len(self.slots.spilled)]
+        return slotted(counts, self._agent_of, self._marked(numbers))
+
+    def _free(self, index: int, rows: Int64s) -> None:
+        """Free the slots of some rows in a window."""
+        place = index % len(self.slots.spilled)
+        every, slots = self.slots.counts[place], self.slots.values[place]
+        every[rows] = 0
+        if slots.nbytes >= LARGE_BYTES and not every.any():
+            # The next window needs memory only as its slots fill.
+            memory.empty(slots)
 
     def _marked(self, numbers: Int64s) -> Bools:
         """Return marks of these agents, by number."""
@@ -282,17 +312,14 @@ class Windows:
         """Return a window's values of each row of some agents; its slots are free afterwards."""
         place = index % len(self.slots.spilled)
         every, slots = self.slots.counts[place], self.slots.values[place]
-        mine = slotted(every, self._agent_of, self._marked(numbers))
+        mine = self._rows_in_slots(index, numbers)
         if chunks:
             counts = np.zeros_like(every)
             counts[mine] = every[mine]
             values = self._mixed(counts, slots, chunks)
         else:
             values = slot_values(every, slots, mine)
-        every[mine] = 0
-        if slots.nbytes >= LARGE_BYTES and not every.any():
-            # The next window needs memory only as its slots fill.
-            memory.empty(slots)
+        self._free(index, mine)
         return values
 
     def _mixed(self, counts: Int32s, slots: Int32s, chunks: list[Chunk]) -> Values:

@@ -13,7 +13,7 @@ a restart reads them from `probe.window.v1`.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Set
+from collections.abc import Container, Sequence, Set
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from typing import ClassVar, Final, NamedTuple
@@ -302,8 +302,9 @@ class TrendDetector(WindowDetector):
         """Add published windows to their block."""
         self.observe_windows(windows)
 
-    def end_restore(self, first_open: FirstOpen) -> None:
+    def end_restore(self, first_open: FirstOpen, newest: Sequence[FeatureBatch] = ()) -> None:
         """Set the evidence of open anomalies from the last block that has ended."""
+        del newest
         if self.trend.windows_per_block:
             for anomaly in self.open_in_order():
                 block = first_open(anomaly.key[0]) // self.trend.windows_per_block - 1

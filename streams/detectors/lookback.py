@@ -20,7 +20,7 @@ from streams.columns.quantities import FEATURES, NONE, OBSERVED
 from streams.columns.rounds import FlowKey
 from streams.columns.table import NO_ROW, Column, Table
 from streams.config import DetectionConfig
-from streams.detectors.base import MIN_ANSWERS, P50, FeatureBatch, FirstOpen, windows_ago
+from streams.detectors.base import MIN_ANSWERS, P50, FeatureBatch, FirstOpen
 from streams.detectors.levels import Compared, LookBackArrays, medians, risen
 from streams.detectors.lof import MIN_HISTORY
 
@@ -89,10 +89,6 @@ class LookBack:
             *self._arrays(), self.table["delay"], rows, cycle, place,
             np.ascontiguousarray(windows.features_ns), np.ascontiguousarray(windows.medians_ns),
         )  # fmt: skip
-
-    def insert_published(self, windows: FeatureBatch, first_open: FirstOpen) -> None:
-        """Insert published windows, but for those that undisturbed work would hold no more."""
-        self.insert(windows.select(windows_ago(windows, first_open) <= self._length))
 
     def leave_out(self, windows: FeatureBatch, mark: int) -> None:
         """Mark windows that are in the look-back."""

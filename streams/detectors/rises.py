@@ -32,7 +32,6 @@ from streams.detectors.base import (
     WindowDetector,
     key_of,
     least_effects_ns,
-    windows_ago,
 )
 from streams.detectors.lookback import HOST_DELAY, NEVER, LookBack
 
@@ -85,13 +84,10 @@ def outlasted(config: DetectionConfig, onset_at: int, end_at: int) -> bool:
 class _Restoring:
     """What is known while published windows are observed after a restart."""
 
-    first_open: FirstOpen
     # Windows that belong to anomalies, and so not to the look-back.
-    raised: Spans = field(default_factory=dict)
+    raised: Spans
     # Evidence of the last window of these 5-tuples.
     latest: dict[FlowKey, Evidence] = field(default_factory=dict)
-    # Windows just before the first open one.
-    newest: list[FeatureBatch] = field(default_factory=list)
 
 
 class RiseDetector(WindowDetector):
@@ -193,7 +189,7 @@ class RiseDetector(WindowDetector):
         self._silenced_ns = {
             key_of(record): record.event_at * US_NS for record in cleared if record.value is None
         }
-        self._restoring = _Restoring(first_open, self._raised_spans(cleared))
+        self._restoring = _Restoring(self._raised_spans(cleared))
 
     def restore_windows(self, windows: FeatureBatch) -> None:
         """Mark the published windows of anomalies; they are in the look-back."""
@@ -206,19 +202,17 @@ class RiseDetector(WindowDetector):
                 restoring.latest[windows.key(place)] = self._with_window(Evidence(), windows, place)
             raised = self._raised(windows, places, restoring.raised)
             self.lookback.leave_out(windows.select(raised), self.mark)
-            windows = windows.select(~raised)
-        newest = windows_ago(windows, restoring.first_open) == 1
-        if newest.any():
-            restoring.newest.append(windows.select(newest))
 
-    def end_restore(self, first_open: FirstOpen) -> None:
+    def end_restore(self, first_open: FirstOpen, newest: Sequence[FeatureBatch] = ()) -> None:
         """Find the weakly suspicious newest windows; set the evidence of open anomalies."""
         del first_open
         restoring, self._restoring = self._restoring, None
         if restoring is None:
             return
-        for windows in restoring.newest:
-            self._restore_weak(windows, restoring.raised)
+        for windows in newest:
+            places = np.flatnonzero(windows.of_keys(restoring.raised)).tolist()
+            raised = self._raised(windows, places, restoring.raised)
+            self._restore_weak(windows.select(~raised), restoring.raised)
         for anomaly in self.open_in_order():
             latest = restoring.latest.get(anomaly.key)
             if latest is not None:

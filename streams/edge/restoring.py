@@ -60,9 +60,14 @@ def restore_all(
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="restore") as pool:
         begun = [pool.submit(restored, place) for place in committed]
     errors = [error for future in begun if (error := future.exception()) is not None]
-    if not errors:
-        return [future.result() for future in begun]
-    for future in begun:
-        if future.exception() is None:
-            future.result().give_up()
-    raise next((e for e in errors if not isinstance(e, _AbandonedError)), errors[0])
+    sessions = [future.result() for future in begun if future.exception() is None]
+    try:
+        if errors:
+            raise next((e for e in errors if not isinstance(e, _AbandonedError)), errors[0])
+        for session in sessions:
+            restorer.read_earlier(session)
+    except BaseException:
+        for session in sessions:
+            session.give_up()
+        raise
+    return sessions

@@ -42,7 +42,7 @@ from schemas.process.eventlog import EventLog
 from schemas.topics import Topic
 from schemas.units import MS_NS, SECOND_NS
 from streams.config import REFRESH_STEP_NS, DetectionConfig
-from streams.core.anchors import Anchor, horizon_ns
+from streams.core.anchors import Anchor, agents_horizon_ns
 from streams.core.checkpoint import Checkpoint
 from streams.core.clock import ClockState
 from streams.core.feed import Feed
@@ -256,6 +256,8 @@ class Restorer:
     ) -> Session:
         """Return the partition's session as it was at the committed offset.
 
+        It still lacks the windows of `read_earlier`.
+
         Parameters
         ----------
         committed
@@ -285,9 +287,9 @@ class Restorer:
             feed=feed,
             settled=point,
             logged=logged,
+            earlier=earlier if self.config.trend_ns else None,
             committed=point.offset if Checkpoint.parse(*committed) == point else -1,
         )
-        self._begin(session, earlier)
         self.log.info(
             "partition.restored",
             partition=partition,
@@ -342,7 +344,7 @@ class Restorer:
         if begin <= low:
             return begin
         for message in reader.read(topic, partition, begin - 1, begin):
-            time_ms = int(message.timestamp()[1]) - horizon_ns(self.config) // MS_NS
+            time_ms = int(message.timestamp()[1]) - agents_horizon_ns(self.config) // MS_NS
             return min(reader.offset_for_time(topic, partition, time_ms), begin)
         return begin
 
@@ -392,17 +394,19 @@ class Restorer:
 
         return EarlierWindows(machine, windows, read, long_start, beat=self.waiting, log=self.log)
 
-    def _begin(self, session: Session, earlier: EarlierWindows) -> None:
-        """Let the earlier windows be read, as long as the session is wanted."""
-        if not self.config.trend_ns:
-            return
-        session.earlier = earlier
-        self.background.start(earlier)
-        try:
-            session.machine.expect(earlier)
-        except BaseException:
-            session.give_up()
-            raise
+    def read_earlier(self, session: Session) -> None:
+        """Let the windows of the long-term test be read, as long as the session is wanted.
+
+        Once there is nothing else to rebuild: to read them takes the time of the rest again.
+
+        Raises
+        ------
+        SessionLostError
+            If a decision needs them at once, and the broker does not answer.
+        """
+        if session.earlier is not None:
+            self.background.start(session.earlier)
+            session.machine.expect(session.earlier)
 
     def _undecodable(self, error: DecodeError) -> None:
         self.log.warning("output.undecodable", reason=str(error))

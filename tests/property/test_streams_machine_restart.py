@@ -88,12 +88,12 @@ def in_time(datums: list[Datum]) -> Log:
     return Log(datums, [datum["started_at"] * US_NS + SECOND_NS for datum in datums])
 
 
-def disordered(log: list[Datum], rng: np.random.Generator, disorder: float) -> Log:
+def disordered(log: list[tuple[int, Datum]], rng: np.random.Generator, disorder: float) -> Log:
     """Repeat, hold back, drop and mistime rounds of a log; they arrive in the log's order."""
     out: list[Datum] = []
     times_ns: list[int] = []
     held: list[tuple[int, Datum]] = []
-    for datum in log:
+    for arrived_ns, datum in log:
         draw = rng.random()
         if draw < 0.2 * disorder:
             held.append((len(out) + int(rng.integers(1, 15)), datum))
@@ -107,7 +107,7 @@ def disordered(log: list[Datum], rng: np.random.Generator, disorder: float) -> L
             out.append(out[int(rng.integers(max(0, len(out) - 60), len(out)))])
         out += [late for due, late in held if due <= len(out)]
         held = [(due, late) for due, late in held if due > len(out)]
-        times_ns += [datum["started_at"] * US_NS + SECOND_NS] * (len(out) - len(times_ns))
+        times_ns += [arrived_ns] * (len(out) - len(times_ns))
     return Log(out, times_ns)
 
 
@@ -190,12 +190,19 @@ worlds = st.fixed_dictionaries(
         "confirm": st.sampled_from([0, 2]),
         "late": st.sampled_from([0.0, 0.05]),
         "window_s": st.sampled_from(list(SMALL)),
+        "silent_s": st.sampled_from([0, 25, 45, 80, 130, 190]),
+        "backlog": st.booleans(),
+        "step_s": st.sampled_from([0, 0, -60, -15, 40]),
     }
 )
 
 
 def make_log(world: dict[str, Any], seconds: int) -> Log:
-    """Return a log of some agents with faults that come, go and overlap the gap."""
+    """Return a log of some agents with faults that come, go and overlap the gap.
+
+    The first agent is silent for a while, or sends what it measured then afterwards; with another
+    clock if that is stepped.
+    """
     rng = np.random.default_rng(world["seed"])
     log: list[Datum] = []
     for agent in range(world["agents"]):
@@ -218,7 +225,20 @@ def make_log(world: dict[str, Any], seconds: int) -> Log:
         if second >= gap_at:
             datum["started_at"] += world["gap_s"] * 1_000_000
     log.sort(key=lambda d: (d["started_at"], d["agent_id"]))
-    return disordered(log, rng, world["disorder"])
+    silent = range(begin := int(rng.integers(50, seconds)), begin + world["silent_s"])
+    arrived: list[tuple[int, Datum]] = []
+    for datum in log:
+        at_us, second = datum["started_at"], datum["round_seq"]
+        if datum["agent_id"] == "agent-0":
+            if second in silent:
+                if not world["backlog"]:
+                    continue
+                at_us += (silent.stop - second) * 1_000_000
+            if second >= silent.start:
+                datum["started_at"] += world["step_s"] * 1_000_000
+        arrived.append((at_us * US_NS + SECOND_NS, datum))
+    arrived.sort(key=lambda both: both[0])
+    return disordered(arrived, rng, world["disorder"])
 
 
 def checkpoint(made: PartitionMachine, offset: int) -> Checkpoint:
@@ -270,7 +290,7 @@ def test_restart_knows_what_began_before_a_long_silence_and_was_told_after_it() 
     """The first record of an anomaly is for a time that a restart does not look back to."""
     world = {
         "seed": 1533021230, "disorder": 0, "base_loss": 0, "gap_s": 90, "agents": 3, "loss": 1.0,
-        "confirm": 2, "window_s": 5, "late": 0.0,
+        "confirm": 2, "window_s": 5, "late": 0.0, "silent_s": 0, "backlog": False, "step_s": 0,
     }  # fmt: skip
     log, config = make_log(world, 300), SMALL[5]
     outputs, points = undisturbed(config, log, range(592, 602))

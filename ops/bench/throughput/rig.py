@@ -23,6 +23,7 @@ from ops.log.positions import GroupPositions
 from ops.running.pipeline import to_toml
 from ops.running.processes import Child, ProcessGroup
 from ops.topics.admin import api, apply_topics
+from ops.topics.plan import Options
 from schemas.kafka.connection import KafkaSettings, settings_from_table
 from schemas.kafka.options import QUIET, reader_options
 from schemas.topics import ANOMALY, PROBE_ROUND, PROBE_WINDOW
@@ -161,11 +162,11 @@ class Rig:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def settings(self, prefix: str) -> KafkaSettings:
-        """Make the topics of a prefix."""
+    def settings(self, prefix: str, *, keep_times: bool = False) -> KafkaSettings:
+        """Make the topics of a prefix; with `keep_times` rounds arrive when they say."""
         table = {"cluster": CLUSTER, "topic.prefix": prefix}
         settings = settings_from_table(self.kafka.bootstrap, table)
-        apply_topics(settings)
+        apply_topics(settings, Options(keep_all=keep_times))
         return settings
 
     def child(self, module: str, *arguments: str, python: str = sys.executable) -> Any:
@@ -205,9 +206,14 @@ class Rig:
         start_us: int | None = None,
         compression: str = "lz4",
         alone: bool = False,
+        keep_times: bool = False,
     ) -> FilledTopics:
-        """Fill the rounds of a prefix; they end about now, so that none is too old to be kept."""
-        settings = self.settings(prefix)
+        """Fill the rounds of a prefix; they end about now, so that none is too old to be kept.
+
+        They come faster than agents send them. With `keep_times` they arrive at the agents' pace,
+        as in a recording; without, when the broker takes them.
+        """
+        settings = self.settings(prefix, keep_times=keep_times)
         if start_us is None:
             span_us = intervals * shape.interval_ns // 1000
             start_us = int(time.time() * 1e6) - span_us

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from schemas.units import SECOND_NS
-from streams.core.anchors import ANCHOR_STEP_NS, Anchor, Anchors
+from streams.config import DetectionConfig
+from streams.core.anchors import (
+    ANCHOR_STEP_NS,
+    Anchor,
+    Anchors,
+    agents_horizon_ns,
+    probes_horizon_ns,
+)
 from streams.core.checkpoint import Checkpoint
 from streams.core.clock import ClockState
 
@@ -44,26 +51,33 @@ def test_checkpoint_of_the_first_release_keeps_its_windows() -> None:
 
 def test_anchor_lies_a_horizon_back_and_no_more() -> None:
     """The look-back begins at least a horizon of active time ago, at most a step earlier."""
-    horizon_ns = 60 * SECOND_NS
-    anchors = Anchors(horizon_ns, Anchor(0, ClockState()))
-    for offset in range(500):
+    config = DetectionConfig()
+    probes_ns, agents_ns = probes_horizon_ns(config), agents_horizon_ns(config)
+    anchors = Anchors(config, Anchor(0, ClockState()))
+    for offset in range(1_000):
         # A pause of an hour, in the middle.
-        paused_ns = 3600 * SECOND_NS if offset >= 250 else 0
+        paused_ns = 3600 * SECOND_NS if offset >= 500 else 0
         clock = ClockState((1000 + offset) * SECOND_NS + paused_ns, paused_ns)
         anchors.note(offset, clock)
-        start = anchors.start(clock)
-        if offset <= 60:
-            assert start.offset == 0
-        else:
+        for silence_s in (None, 1, 170, 200, 1_000):
+            needed_ns = None if silence_s is None else clock.active_ns - silence_s * SECOND_NS
+            start = anchors.start(clock, needed_ns)
+            least_ns = min(max(probes_ns, (silence_s or 0) * SECOND_NS), agents_ns)
+            if offset * SECOND_NS <= least_ns:
+                assert start.offset == 0
+                continue
             back_ns = clock.active_ns - start.clock.active_ns
-            assert horizon_ns <= back_ns <= horizon_ns + ANCHOR_STEP_NS
+            # That of the round itself may be behind it.
+            assert least_ns <= back_ns <= least_ns + ANCHOR_STEP_NS + 1
+            if needed_ns is not None and silence_s != 1_000:
+                assert start.clock.active_ns < needed_ns
             assert start.offset == (start.clock.active_ns // SECOND_NS) - 1000
 
 
 def test_stalled_time_keeps_the_anchor() -> None:
     """While arrival stands still, the look-back must still hold what made it."""
-    anchors = Anchors(10 * SECOND_NS, Anchor(0, ClockState()))
+    anchors = Anchors(DetectionConfig(), Anchor(0, ClockState()))
     clock = ClockState(1000 * SECOND_NS)
     for offset in range(100):
         anchors.note(offset, clock)
-    assert anchors.start(clock).offset == 0
+    assert anchors.start(clock, None).offset == 0

@@ -6,7 +6,7 @@ from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly, PathWindow
 from schemas.units import SECOND_NS
 from streams.config import REFRESH_STEP_NS, DetectionConfig
-from streams.core.anchors import horizon_ns, retire_ns
+from streams.core.anchors import agents_horizon_ns, retire_ns
 from streams.core.clock import closing_delay_ns
 from streams.core.machine import PartitionMachine
 from streams.core.outputs import PROGRESS_KEY, Output
@@ -344,8 +344,8 @@ def test_a_flood_that_is_gone_leaves_room_only_until_a_restart(
     assert roomy_s is not None
     assert m.lookback.offset > 0
     retired_s = (retire_ns(m.config) + 2 * REFRESH_STEP_NS) // SECOND_NS
-    assert horizon_ns(m.config) // SECOND_NS < roomy_s
-    assert roomy_s <= retired_s + (horizon_ns(m.config) + 3 * REFRESH_STEP_NS) // SECOND_NS
+    assert agents_horizon_ns(m.config) // SECOND_NS < roomy_s
+    assert roomy_s <= retired_s + (agents_horizon_ns(m.config) + 3 * REFRESH_STEP_NS) // SECOND_NS
 
 
 def test_a_window_that_a_slow_clock_keeps_open_keeps_its_five_tuples() -> None:

@@ -175,7 +175,10 @@ def test_floor_keeps_published_results_out() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_agents_get_what_is_held_of_their_rows(data: st.DataObject) -> None:
-    """However much finds no slot, and whoever probed a row before: each closes its own rows."""
+    """However much finds no slot, and whoever probed a row before: each closes its own rows.
+
+    Or drops them, and those of the others are not touched.
+    """
     opened = Opened(10)
     names = ["a", "b", "c"]
     numbers = {name: opened.number(name) for name in names}
@@ -203,6 +206,11 @@ def test_agents_get_what_is_held_of_their_rows(data: st.DataObject) -> None:
         assert opened.windows.holding(every).all()
         for name in data.draw(st.permutations(names)):
             wanted = {row: own[1:] for row, own in held.items() if own[0] == name}
+            if data.draw(st.booleans()):
+                index = begin_ns // opened.config.window_ns
+                opened.windows.drop(np.array([numbers[name]]), np.array([index + 1]), 0)
+                assert not opened.windows.holding(np.array(list(wanted), np.int64)).any()
+                continue
             closed = opened.close(begin_ns + 10 * SECOND_NS, name)
             assert [c.rows.tolist() for c in closed] == ([sorted(wanted)] if wanted else [])
             for one in closed:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
@@ -29,6 +29,7 @@ class Rebuilt:
     partition: int
     committed: tuple[int, str | None]
     given_up: bool = False
+    reading: bool = False
 
     def give_up(self) -> None:
         """Note that it was given up."""
@@ -41,6 +42,7 @@ class Rebuilding(Restorer):
 
     make: Callable[[LogReader, int], None] = lambda _reader, _partition: None
     made: list[Rebuilt] = field(default_factory=list)
+    read: Callable[[Session], None] = lambda _session: None
 
     def restore(
         self, reader: LogReader, partition: int, epoch: int, committed: tuple[int, str | None]
@@ -51,6 +53,11 @@ class Rebuilding(Restorer):
         rebuilt = Rebuilt(partition, committed)
         self.made.append(rebuilt)
         return cast(Session, rebuilt)
+
+    def read_earlier(self, session: Session) -> None:
+        """Note that what can come later may come."""
+        self.read(session)
+        cast(Rebuilt, session).reading = True
 
 
 def rebuilding(make: Callable[[LogReader, int], None]) -> Rebuilding:
@@ -101,6 +108,30 @@ def test_when_one_cannot_be_none_is() -> None:
     with pytest.raises(SessionLostError, match="no answer"):
         restore_all(restorer, places(5), 3, beat)
     assert [(s.partition, s.given_up) for s in restorer.made] == [(0, True)]
+
+
+def test_what_can_come_later_does_not_hold_up_what_is_rebuilt() -> None:
+    """The windows of the long-term test are read when all partitions are rebuilt."""
+    restorer = rebuilding(lambda _reader, _partition: None)
+
+    def read(_session: Session) -> None:
+        assert len(restorer.made) == 3
+
+    found = restore_all(replace(restorer, read=read), places(3), 3, beat)
+    assert [cast(Rebuilt, s).reading for s in found] == [True] * 3
+
+
+def test_when_a_decision_waits_in_vain_for_what_comes_later_all_are_given_up() -> None:
+    """As when one could not be rebuilt."""
+    restorer = rebuilding(lambda _reader, _partition: None)
+
+    def read(session: Session) -> None:
+        if session.partition == 1:
+            raise SessionLostError("no answer")
+
+    with pytest.raises(SessionLostError, match="no answer"):
+        restore_all(replace(restorer, read=read), places(3), 3, beat)
+    assert [s.given_up for s in restorer.made] == [True] * 3
 
 
 def test_an_unexpected_error_is_raised_as_it_is() -> None:
