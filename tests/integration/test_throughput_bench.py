@@ -74,8 +74,10 @@ def test_a_worker_takes_all_of_a_full_topic_once_and_starts_again(
     assert run.whole
     assert run.counts["windows"] >= SHAPE.paths
     assert run.workers.rss_bytes > 10**7
-    took_s, _ = restart(rig, filled, 0, group=rig.last_group)
+    took_s, reread_s, _ = restart(rig, filled, 0, group=rig.last_group)
     assert 0 < took_s < 60
+    # All came within seconds, and a few of them come twice.
+    assert reread_s == pytest.approx(filled.intervals, rel=0.05)
 
 
 def test_peers_take_what_they_are_given(rig: Rig, filled: FilledTopics) -> None:

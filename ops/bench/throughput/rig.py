@@ -70,12 +70,13 @@ def wait_ready(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilledTopics:
-    """Topics full of rounds."""
+    """Topics full of rounds; with `keep_times` these arrived when they say."""
 
     settings: KafkaSettings
     shape: LoadShape
     start_us: int
     intervals: int
+    keep_times: bool
     messages: int
     results: int
     bytes: int
@@ -225,7 +226,12 @@ class Rig:
         )  # fmt: skip
         del found["cpu_s"]
         return FilledTopics(
-            settings=settings, shape=shape, start_us=start_us, intervals=intervals, **found
+            settings=settings,
+            shape=shape,
+            start_us=start_us,
+            intervals=intervals,
+            keep_times=keep_times,
+            **found,
         )
 
     def ends(self, settings: KafkaSettings, topic: str) -> Ends:

@@ -42,7 +42,7 @@ def restart(
     """
     more = rig.fill(
         filled.settings.topic_prefix, filled.shape, 1, first=filled.intervals + number,
-        start_us=filled.start_us, keep_times=True,
+        start_us=filled.start_us, keep_times=filled.keep_times,
     )  # fmt: skip
     before = rig.ends(more.settings, ANOMALY.name)
     name = f"start-{number}"
