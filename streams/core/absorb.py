@@ -185,7 +185,7 @@ def _absorb_round(
     if arrival_ns - before_ns > MAX_GAP_NS:
         return NOT_PLAIN
     active_ns = arrival_ns - bounds.paused_ns
-    # A restart must know.
+    # `AgentClocks.observe_round` notes from where a restart must read.
     if active_ns - agents.heard_ns[agent] > MUCH_SILENCE_NS:
         return NOT_PLAIN
     first = (started_ns + least) // bounds.window_ns

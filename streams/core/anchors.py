@@ -43,10 +43,10 @@ def retire_ns(config: DetectionConfig) -> int:
 def probes_horizon_ns(config: DetectionConfig) -> int:
     """Return how long ago, in active time, results arrived that still matter.
 
-    A 5-tuple that is kept had a result within `retire_ns`; its runs reach `RUN_NS` further back.
-    Silence is checked on the refresh grid.
+    A 5-tuple that is kept had a result within `retire_ns`; its runs reach `RUN_NS` further back, a
+    copy of a round that is not known any more `RING_S`. Silence is checked on the refresh grid.
     """
-    return retire_ns(config) + RUN_NS + 2 * REFRESH_STEP_NS
+    return retire_ns(config) + max(RUN_NS, RING_S * SECOND_NS) + 2 * REFRESH_STEP_NS
 
 
 def agents_horizon_ns(config: DetectionConfig) -> int:

@@ -259,11 +259,13 @@ class AgentClocks:
         heard_ns, needed_ns = table["heard_ns"], table["needed_ns"]
         numbers = self._numbers()
         heard_ns = heard_ns[numbers]
+        heard_ns = heard_ns[active_ns - heard_ns > MUCH_SILENCE_NS]
         unsettled = numbers[table["settled_ns"][numbers] >= active_ns]
         needed_ns = needed_ns[unsettled]
         times_ns = np.concatenate((heard_ns, needed_ns))
         times_ns = times_ns[times_ns != NEVER_NS]
-        return int(times_ns.min()) if len(times_ns) else None
+        # What its clock was then depends on the rounds before, as that of one that goes on does.
+        return int(times_ns.min()) - settling_ns(self._config) if len(times_ns) else None
 
     def first_open(self, agent: str, arrival_ns: int) -> int:
         """Return the index of an agent's first open window; of a forgotten one by arrival."""

@@ -16,7 +16,7 @@ from streams.columns.index import FlowIndex, Names
 from streams.columns.outcomes import count_outcomes
 from streams.columns.rounds import RoundColumns, round_columns
 from streams.config import DetectionConfig
-from streams.core.anchors import Anchor, Anchors, probes_horizon_ns
+from streams.core.anchors import Anchor, Anchors, retire_ns
 from streams.core.clock import AgentClocks, ClockState, SeenRounds, advance_clock
 from streams.core.metrics import Metric, Tally
 from streams.core.windows import Windows
@@ -84,7 +84,7 @@ class PartitionState:
         self.tally = Tally()
         self.anchors = Anchors(config, anchor)
         self.agents = AgentClocks(config, floor_ns)
-        self.seen = SeenRounds(probes_horizon_ns(config))
+        self.seen = SeenRounds(retire_ns(config))
         self.windows = Windows(config, self.agents)
         self.recent = RecentProbes(anchor.clock.active_ns)
         # Names and 5-tuples by their bytes, for the kernel.

@@ -14,7 +14,7 @@ from schemas.units import SECOND_NS
 
 PATHS: Final = 100_000
 SHAPE: Final = LoadShape(agents=PATHS // LoadShape().per_round, bodies=6)
-# A restart reads 165 to 170 s of rounds again (`streams.core.anchors.probes_horizon_ns`), 325 to
+# A restart reads 195 to 200 s of rounds again (`streams.core.anchors.probes_horizon_ns`), up to
 # 330 s while an agent is silent, and the windows of the last five and a half minutes.
 INTERVALS: Final = 400
 # The first worker takes minutes of rounds; by its end the others have something to rebuild.
