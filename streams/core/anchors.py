@@ -52,9 +52,8 @@ def probes_horizon_ns(config: DetectionConfig) -> int:
 def agents_horizon_ns(config: DetectionConfig) -> int:
     """Return how long ago, in active time, rounds arrived that still matter to agents' clocks.
 
-    An agent that is known sent a round within `forget_agent_ns`; if it was silent before, and the
-    round is the last one that is read, its windows are those of an agent that never was silent
-    after `settling_ns`.
+    An agent that is known sent a round within `forget_agent_ns`. What its clock was then follows
+    from its rounds of `settling_ns` before.
     """
     return max(forget_agent_ns(config) + settling_ns(config), probes_horizon_ns(config))
 
@@ -85,7 +84,7 @@ class Anchors:
         Parameters
         ----------
         needed_ns
-            Active time of the earliest round that an agent's clock depends on; None: no such.
+            Active time from which on agents' clocks need rounds; None: no more than probes do.
         """
         if clock.arrival_ns is not None:
             self._trim(clock)

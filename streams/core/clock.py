@@ -124,7 +124,7 @@ class AgentClocks:
     * `entry_ns`: results before this time belong to no window any more.
     * `heard_ns`: active time of its latest round.
     * `needed_ns`: active time of the round before it fell silent for long, or before its rounds
-      were late, or of its first; a restart must read that round until active time is `settled_ns`.
+      were late, or of its first; until active time is `settled_ns`, a restart reads it, too.
     """
 
     def __init__(self, config: DetectionConfig, floor_ns: int) -> None:
@@ -250,21 +250,17 @@ class AgentClocks:
         return gone
 
     def needed_ns(self, active_ns: int) -> int | None:
-        """Return the active time of the earliest round that the state depends on.
+        """Return the active time from which on agents that are, or were, silent or late are read.
 
-        Of an agent that sends all the time it depends on no certain one, but on those of the last
-        `settling_ns`; None if all agents are such.
+        What such an agent's clock was depends on its rounds of `settling_ns` before, as that of any
+        other depends on those of the last `settling_ns`; None if there is no such agent.
         """
-        table = self.table
-        heard_ns, needed_ns = table["heard_ns"], table["needed_ns"]
         numbers = self._numbers()
-        heard_ns = heard_ns[numbers]
-        heard_ns = heard_ns[active_ns - heard_ns > MUCH_SILENCE_NS]
-        unsettled = numbers[table["settled_ns"][numbers] >= active_ns]
-        needed_ns = needed_ns[unsettled]
-        times_ns = np.concatenate((heard_ns, needed_ns))
-        times_ns = times_ns[times_ns != NEVER_NS]
-        # What its clock was then depends on the rounds before, as that of one that goes on does.
+        heard_ns, needed_ns, settled_ns = (
+            self.table[name][numbers] for name in ("heard_ns", "needed_ns", "settled_ns")
+        )
+        silent = (heard_ns != NEVER_NS) & (active_ns - heard_ns > MUCH_SILENCE_NS)
+        times_ns = np.concatenate((heard_ns[silent], needed_ns[settled_ns >= active_ns]))
         return int(times_ns.min()) - settling_ns(self._config) if len(times_ns) else None
 
     def first_open(self, agent: str, arrival_ns: int) -> int:

@@ -195,7 +195,7 @@ class Windows:
         return [window for window in closed if len(window.rows)]
 
     def drop(self, numbers: Int64s, after: Int64s, active_ns: int) -> None:
-        """Close windows as `close` does whose statistics nobody wants."""
+        """Do the same with windows whose statistics nobody wants."""
         for index, own, in_slots in self._due(numbers, after):
             self._chunks(index, own)
             self._free(index, self._rows_in_slots(index, in_slots))

@@ -170,7 +170,7 @@ class Session:
         Outputs of rounds from the committed offset on that a predecessor published. While there
         are any, nothing is committed.
     earlier
-        Windows of the long-term test that are still being read.
+        Windows of the long-term test, to be read beside the work.
     committed
         Offset of the checkpoint that was committed last, negative: none.
     next_offset

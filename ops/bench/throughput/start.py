@@ -58,8 +58,7 @@ def restart(
     rss_bytes = process_cost.memory(child.pid).peak_bytes
     take_all(rig, more, group)
     rig.group.stop(name)
-    restored = [told for told in child.events() if told["event"] == "partition.restored"]
-    rounds = sum(told["rounds_reread"] for told in restored)
+    rounds = sum(told["rounds_reread"] for told in child.events("partition.restored"))
     reread_s = rounds / filled.shape.agents * filled.shape.interval_ns / SECOND_NS
     return took_s, reread_s, rss_bytes
 
