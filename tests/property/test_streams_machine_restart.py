@@ -192,7 +192,8 @@ worlds = st.fixed_dictionaries(
         "window_s": st.sampled_from(list(SMALL)),
         "silent_s": st.sampled_from([0, 25, 45, 80, 130, 190]),
         "backlog": st.booleans(),
-        "step_s": st.sampled_from([0, 0, -60, -15, 40]),
+        # With `disordered` never a minute ahead: a decoder refuses that, and not all ways decode.
+        "step_s": st.sampled_from([0, 0, -60, -15, 15]),
     }
 )
 
@@ -281,8 +282,15 @@ def test_restart_continues_with_the_same_bytes(
         late = data.draw(st.sampled_from([None, 0, 2, 10**9]))
         again, feed = restarted(config, log, outputs[:told], parsed, kernels=kernels, late=late)
         assert again.counts.total() == 0
-        later = log.messages(offset, len(log))
-        rest = [output for taken in feed.process(later) for output in taken.outputs]
+        # Perhaps once more soon after, from what the restarted machine says.
+        second = min(offset + data.draw(st.sampled_from([0, 3, 40])), len(log))
+        between = feed.process(log.messages(offset, second))
+        rest = [output for taken in between for output in taken.outputs]
+        if second > offset:
+            begun = [*outputs[:told], *rest]
+            _, feed = restarted(config, log, begun, checkpoint(again, second), kernels=kernels)
+        later = feed.process(log.messages(second, len(log)))
+        rest += [output for taken in later for output in taken.outputs]
         assert as_bytes(rest) == as_bytes(outputs[told:])
 
 
