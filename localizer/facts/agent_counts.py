@@ -65,12 +65,9 @@ class AgentCounts:
         counts = np.array([number or 0 for number in _VALUES(beat)], np.int64)
         place = self._places.get(beat.agent_id)
         if place is None:
-            if len(self) >= self._max_agents:
-                return
-            place = self._places[beat.agent_id] = len(self)
-            if place == self._last.shape[1]:
-                self._last = np.concatenate([self._last, np.zeros_like(self._last)], axis=1)
-            self._last[:, place] = beat.incarnation, -1, *counts
+            place = self._enter(beat.agent_id, beat.incarnation, counts)
+        if place == _UNKNOWN:
+            return
         last = self._last[:, place]
         if (beat.incarnation, beat.seq) < (last[_INCARNATION], last[_SEQ]):
             return
@@ -81,22 +78,43 @@ class AgentCounts:
         last[:] = beat.incarnation, beat.seq, *counts
 
     def observe_batch(self, batch: HeartbeatBatch) -> None:
-        """Add what agents counted since their last heartbeats."""
-        get = self._places.get
-        places = np.array([get(name, _UNKNOWN) for name in batch.agents], np.int64)
-        known = places != _UNKNOWN
-        known[known] = np.bincount(places[known])[places[known]] == 1
-        last = self._last[:, places]
-        known &= batch.numbers("incarnation") == last[_INCARNATION]
-        known &= batch.numbers("seq") >= last[_SEQ]
-        rows = np.flatnonzero(known)
-        fields = np.array([batch.numbers(name)[rows] for name in _FIELDS])
-        counts = np.where(fields == NULL, 0, fields)
-        self._add(np.maximum(counts - last[_OWN:, rows], 0).sum(axis=1))
-        self._last[_SEQ, places[rows]] = batch.numbers("seq")[rows]
-        self._last[_OWN:, places[rows]] = counts
-        for beat in batch.records(np.flatnonzero(~known)):
+        """Add what agents counted since their last heartbeats, as if one came after the other."""
+        fields = np.array([batch.numbers(name) for name in ("incarnation", "seq", *_FIELDS)])
+        fields = np.where(fields == NULL, 0, fields)
+        places = np.empty(len(batch), np.int64)
+        for row, name in enumerate(batch.agents):
+            place = self._places.get(name)
+            if place is None:
+                place = self._enter(name, int(fields[_INCARNATION, row]), fields[_OWN:, row])
+            places[row] = place
+        rows = np.argsort(places, kind="stable")
+        rows = rows[np.searchsorted(places[rows], _UNKNOWN, side="right") :]
+        places, fields = places[rows], fields[:, rows]
+        first = np.ones(len(rows), np.bool_)
+        first[1:] = places[1:] != places[:-1]
+        before = np.where(first, self._last[:, places], np.roll(fields, 1, axis=1))
+        same = fields[_INCARNATION] == before[_INCARNATION]
+        overtaken = np.where(
+            same, fields[_SEQ] < before[_SEQ], fields[_INCARNATION] < before[_INCARNATION]
+        )
+        alone = np.isin(places, places[overtaken])
+        # Where the process is another one, it began to count at 0.
+        more = fields[_OWN:] - np.where(same, before[_OWN:], 0)
+        self._add(np.maximum(more[:, ~alone], 0).sum(axis=1))
+        latest = np.roll(first, -1) & ~alone
+        self._last[:, places[latest]] = fields[:, latest]
+        for beat in batch.records(rows[alone]):
             self.observe_heartbeat(beat)
+
+    def _enter(self, agent_id: str, incarnation: int, counts: Int64s) -> int:
+        """Return a new agent's place; what it counted before its first heartbeat is not added."""
+        if len(self) >= self._max_agents:
+            return _UNKNOWN
+        place = self._places[agent_id] = len(self)
+        if place == self._last.shape[1]:
+            self._last = np.concatenate([self._last, np.zeros_like(self._last)], axis=1)
+        self._last[:, place] = incarnation, -1, *counts
+        return place
 
     def _add(self, more: Int64s) -> None:
         for name, number in zip(_NAMES, more.tolist(), strict=True):

@@ -84,11 +84,14 @@ class WaitingEvents:
             self._drop_oldest()
 
     def add_heartbeats(self, batch: HeartbeatBatch) -> None:
-        """Let heartbeats wait; of agents that nobody knows each as an event of its own."""
-        plain = np.array([self._is_known(name) for name in batch.agents], np.bool_)
-        plain &= batch.at_ns > self._dropped_ns
-        self._add_events(heartbeat_events(batch, np.flatnonzero(~plain)))
-        self._heartbeats.add(batch if plain.all() else batch.select(np.flatnonzero(plain)))
+        """Let heartbeats wait, unless they are beyond the bounds."""
+        fresh = batch.at_ns > self._dropped_ns
+        self.dropped += int((~fresh).sum())
+        known = {name: self._is_known(name) for name in set(batch.agents)}
+        if not all(known.values()):
+            for row in np.flatnonzero(fresh).tolist():
+                fresh[row] = self._admits_agent(batch.agents[row], known=known[batch.agents[row]])
+        self._heartbeats.add(batch if fresh.all() else batch.select(np.flatnonzero(fresh)))
         if len(self) > self._drop_at:
             self._drop_oldest()
 
@@ -102,7 +105,11 @@ class WaitingEvents:
 
     def pop_heartbeats(self, now_ns: int) -> HeartbeatBatch | None:
         """Return the heartbeats of batches that are due by then, in order; None: none is."""
-        return self._heartbeats.pop_due(now_ns)
+        due = self._heartbeats.pop_due(now_ns)
+        if due is not None and self._agents:
+            for name in due.agents:
+                _uncount(self._agents, name)
+        return due
 
     def sort(self) -> None:
         """Sort in what came since the last call."""
@@ -136,11 +143,8 @@ class WaitingEvents:
             case Heartbeat() | FlowTrace() if event.at_ns <= self._dropped_ns:
                 self.dropped += 1
                 return False
-            case Heartbeat():
-                if not self._is_known(record.agent_id):
-                    admitted = _count(self._agents, record.agent_id, self._max_agents)
-                    self._sources.liveness.refused += not admitted
-                    return admitted
+            case Heartbeat(agent_id=agent_id):
+                return self._admits_agent(agent_id, known=self._is_known(agent_id))
             case FlowTrace():
                 src, dst, _ = record.key
                 if not (self._is_registered(src) and self._is_registered(dst)):
@@ -152,6 +156,12 @@ class WaitingEvents:
             case Task():
                 self._announced.update(member.endpoint_id for member in record.endpoints)
         return True
+
+    def _admits_agent(self, agent_id: str, *, known: bool) -> bool:
+        """Return whether one more heartbeat of an agent may wait, and count it."""
+        admitted = known or _count(self._agents, agent_id, self._max_agents)
+        self._sources.liveness.refused += not admitted
+        return admitted
 
     def _is_known(self, agent_id: str) -> bool:
         """Return whether an agent was heard or has a registered endpoint or a ping list."""

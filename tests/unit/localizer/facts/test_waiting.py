@@ -2,10 +2,12 @@
 
 from localizer.config import CoreConfig
 from localizer.core import Core
+from localizer.facts.inputs import Event
 from schemas import topics
 from schemas.units import SECOND_NS
+from tests.unit.localizer.batched import heartbeats_of
 from tests.unit.localizer.fleet import Fleet
-from tests.unit.localizer.made import endpoint, task, trace
+from tests.unit.localizer.made import START, endpoint, heartbeat, task, trace
 
 
 def send_trace(fleet: Fleet, src: str, dst: str) -> None:
@@ -26,6 +28,24 @@ def test_of_unknown_agents_no_more_wait_than_may_be_known() -> None:
             fleet.beat(agent)
     assert fleet.core.pending == waiting + 3 * (8 + 4)
     assert fleet.core.refused["heartbeats"] == 3 * 92
+
+
+def test_of_unknown_agents_in_a_batch_as_many_wait_as_one_by_one() -> None:
+    """And once they were applied, others may."""
+    core = Core(CoreConfig(cluster="lab", max_agents=8))
+    for burst in range(2):
+        at_ns = START + burst * SECOND_NS
+        names = [f"forged-{burst}-{number % 20}" for number in range(60)]
+        beats = [
+            Event(at_ns, topics.HEARTBEAT.name, name, 0, offset, heartbeat(name, at_ns, offset))
+            for offset, name in enumerate(names)
+        ]
+        core.feed_heartbeats(heartbeats_of(beats))
+        assert core.pending == 3 * 8
+        assert core.refused["heartbeats"] == (burst + 1) * 3 * 12
+        core.advance(at_ns)
+        assert core.pending == 0
+    assert not core._waiting._agents
 
 
 def test_of_traces_from_nowhere_no_more_wait_than_may_be_known() -> None:
