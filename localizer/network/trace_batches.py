@@ -95,19 +95,21 @@ class TraceBatch:
     def select(self, rows: Int64s) -> "TraceBatch":
         """Return some of the traces, in that order."""
         keys = self.keys
+        ends, (src, dst) = _named(self.ends, np.stack([self.src[rows], self.dst[rows]]))
+        addresses, hops = _named(self.addresses, self.hops[rows])
         return TraceBatch(
             keys=[keys[row] for row in rows.tolist()],
-            ends=self.ends,
-            src=self.src[rows],
-            dst=self.dst[rows],
+            ends=ends,
+            src=src,
+            dst=dst,
             at_ns=self.at_ns[rows],
             partition=self.partition[rows],
             offset=self.offset[rows],
             traced_ns=self.traced_ns[rows],
             discovery=self.discovery[rows],
             complete=self.complete[rows],
-            addresses=self.addresses,
-            hops=self.hops[rows],
+            addresses=addresses,
+            hops=hops,
             rtts_ns=self.rtts_ns[rows],
         )
 
@@ -140,6 +142,19 @@ class TraceBatch:
                 complete=bool(self.complete[row]),
             )
             yield FlowTrace(self.keys[row], bool(self.discovery[row]), trace)
+
+
+def _named(names: list[str], numbers: Int32s) -> tuple[list[str], Int32s]:
+    """Return names without those that no number says, and the numbers of what is left.
+
+    All names, if these are not much more than the numbers. What is below 0 stays.
+    """
+    if len(names) <= numbers.size:
+        return names, numbers
+    used = np.unique(numbers)
+    used = used[used >= 0]
+    left = np.where(numbers < 0, numbers, np.searchsorted(used, numbers)).astype(np.int32)
+    return [names[number] for number in used.tolist()], left
 
 
 def trace_of_row(

@@ -12,8 +12,8 @@ from schemas.kafka.errors import BrokerError
 from schemas.kafka.options import QUIET, producer_options
 
 POLL_S: Final = 0.1
-# Refusals are looked for once in so many records: each look takes as long as the record.
-POLL_EVERY: Final = 64
+# Refusals are looked for once in so many records: each look lets other threads go first.
+POLL_EVERY: Final = 1_024
 # Bulk writers know their next record at once; waiting longer only delays a flush.
 LINGER_MS: Final = 5
 # As long as a client waits by itself: bulk writers outlast a broker's restart.
