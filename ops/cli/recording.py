@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from schemas.kafka.connection import KafkaSettings
     from schemas.topics import Topic
 
+# Of a replay: each takes some 300 MB.
+MAX_WORKERS = 64
+
 
 def record(
     out_dir: Annotated[
@@ -146,6 +149,15 @@ def replay(
     append: Annotated[
         bool, typer.Option("--append", help="Also write to topics that hold records")
     ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            max=MAX_WORKERS,
+            help="With --run: how many share the rounds [default: 1 for 100,000 rounds, or a core]",
+        ),
+    ] = None,
     delete_after: Annotated[
         bool, typer.Option("--delete-after", help="With --run: delete the topics at the end")
     ] = False,
@@ -175,6 +187,8 @@ def replay(
 
     if delete_after and not run:
         raise CliError("--delete-after without --run would leave nothing at all", USAGE)
+    if workers is not None and not run:
+        raise CliError("--workers without --run: none is started", USAGE)
     settings = _replay_settings(config, bootstrap, prefix)
     pace = _speed(speed or ("max" if run else "1"))
     request = Request(
@@ -191,8 +205,14 @@ def replay(
     )
     source = open_recording(recording)
     with source:
-        tables = _tables(config) if run else None
-        report, verdicts = _replay(settings, source, request, tables, delete_after=delete_after)
+        report, verdicts = _replay(
+            settings,
+            source,
+            request,
+            _tables(config) if run else None,
+            workers=workers,
+            delete_after=delete_after,
+        )
     print_report(report, source, request.run_id, verdicts, as_json=as_json)
     if source.damages:
         raise typer.Exit(DAMAGED)
@@ -208,16 +228,18 @@ def _replay(
     request: "Request",
     tables: "Mapping[str, Mapping[str, Any]] | None",
     *,
+    workers: int | None,
     delete_after: bool,
 ) -> "tuple[Report, list[Shown] | None]":
-    """Replay; with tables, also run worker and localizer on it and return their verdicts."""
+    """Replay; with tables, also run workers and localizer on it and return their verdicts."""
     from ops.recording.container import DamageError
     from ops.recording.replayer import Replayer, ReplayRefusedError
-    from ops.recording.verdicts import LOCALIZER, WORKER, ReplayRun, StalledError
+    from ops.recording.verdicts import ReplayRun, StalledError, workers_for
     from ops.running.processes import ChildDiedError
     from schemas.process.signals import stop_flag
 
     line = Line()
+    count = workers or workers_for(source.summaries)
     with stop_flag() as stop, ExitStack() as stack:
         stack.callback(line.end)
         try:
@@ -235,15 +257,15 @@ def _replay(
                 # One after the other: each finds all of its input there, and cannot
                 # take a pause of the one before it for the end of an agent.
                 report = replayer.run(stop, lambda r: line.show(replayed(r)))
-                processes.start(WORKER)
-                seen_all = processes.wait_worker(stop, show)
+                processes.start_workers(count)
+                seen_all = processes.wait_workers(stop, show)
                 if seen_all:
-                    processes.start(LOCALIZER)
+                    processes.start_localizer()
             else:
-                processes.start(WORKER)
-                processes.start(LOCALIZER)
+                processes.start_workers(count)
+                processes.start_localizer()
                 report = replayer.run(stop, lambda r: line.show(replayed(r)))
-                seen_all = processes.wait_worker(stop, show)
+                seen_all = processes.wait_workers(stop, show)
             seen_all = seen_all and processes.wait_localizer(stop, show)
             report.stopped = report.stopped or not seen_all
             return report, processes.verdicts()

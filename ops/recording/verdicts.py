@@ -1,4 +1,4 @@
-"""Runs worker and localizer on a replay, until they have read all of it."""
+"""Runs workers and a localizer on a replay, until they have read all of it."""
 
 import os
 import sys
@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from ops.log.positions import GroupPositions, worker_group
 from ops.log.reading import LogReader, Place, Range
 from ops.log.tail import Shown, find_topic, show
+from ops.recording.manifest import TopicSummary
 from ops.running.pipeline import MODULES, to_toml
 from ops.running.processes import ProcessGroup
 from schemas.enums import AnomalyState
@@ -23,6 +24,8 @@ from schemas.topics import ANOMALY, FAULT_EVENT, PROBE_ROUND
 
 WORKER, LOCALIZER = "worker", "localizer"
 POLL_S: Final = 0.25
+# A worker reads so many rounds in about the CPU time that it takes to start.
+ROUNDS_PER_WORKER: Final = 100_000
 # Nothing moves for this long: something hangs. Joining a group takes up to 10 s,
 # and the worker repeats that a partition is idle every 5 s.
 STALL_S: Final = 60.0
@@ -32,7 +35,7 @@ Progress = Callable[["Stand"], None]
 
 
 class StalledError(RuntimeError):
-    """Worker or localizer make no progress; the message holds the ends of their logs."""
+    """Workers or localizer make no progress; the message holds the ends of their logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,17 @@ class Stand:
     anomalies_left: int
 
 
+def workers_for(summaries: Mapping[str, TopicSummary]) -> int:
+    """Return how many workers share the rounds of a recording: one a core, if there is enough."""
+    rounds = summaries.get(PROBE_ROUND.name)
+    if rounds is None:
+        return 1
+    most = min(os.cpu_count() or 1, rounds.partitions)
+    return max(1, min(most, rounds.records // ROUNDS_PER_WORKER))
+
+
 class ReplayRun:
-    """Worker and localizer in the block, with a configuration of their own.
+    """Workers and a localizer in the block, with a configuration of their own.
 
     Parameters
     ----------
@@ -111,16 +123,24 @@ class ReplayRun:
         for group in (self._worker_group, role_group(self._settings, LOCALIZER)):
             self._positions.forget(group)
 
-    def start(self, name: str) -> None:
-        """Start the worker or the localizer."""
+    def start_workers(self, count: int) -> None:
+        """Start so many workers, which share the partitions."""
+        for number in range(count):
+            self._start(f"{WORKER}-{number}", WORKER)
+
+    def start_localizer(self) -> None:
+        """Start the localizer."""
+        self._start(LOCALIZER, LOCALIZER)
+
+    def _start(self, name: str, module: str) -> None:
         self._group.start(
             name,
-            [sys.executable, "-m", MODULES[name], "--config", str(self._config), "--log-json"],
+            [sys.executable, "-m", MODULES[module], "--config", str(self._config), "--log-json"],
             env={"KAFKA_BOOTSTRAP": self._settings.bootstrap},
         )
 
-    def wait_worker(self, stop: Stop, progress: Progress) -> bool:
-        """Wait until the worker has committed all rounds and calls every partition idle.
+    def wait_workers(self, stop: Stop, progress: Progress) -> bool:
+        """Wait until the workers have committed all rounds and call every partition idle.
 
         Returns
         -------
@@ -137,7 +157,7 @@ class ReplayRun:
         return self._wait(lambda s: s.rounds_left == 0 and s.idle, stop, progress)
 
     def wait_localizer(self, stop: Stop, progress: Progress) -> bool:
-        """Wait until the localizer has decided all it can; as `wait_worker`.
+        """Wait until the localizer has decided all it can; as `wait_workers`.
 
         It takes note of what it has read once a second, after it has decided. So it
         is done when it has taken note of everything, and then of one more of the

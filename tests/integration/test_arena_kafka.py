@@ -26,7 +26,8 @@ def told(events: list[dict[str, object]]) -> list[dict[str, object]]:
     return sorted(kept, key=lambda e: (str(e["fault_id"]), int(str(e["seq"]))))
 
 
-def test_live_and_direct_say_the_same(kafka: KafkaSettings, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_live_and_direct_say_the_same(kafka: KafkaSettings, tmp_path: Path, workers: int) -> None:
     """Every transition, field by field: the same cores behind topics as without them."""
     world = incident(60)
     export(world, tmp_path / "r")
@@ -38,6 +39,8 @@ def test_live_and_direct_say_the_same(kafka: KafkaSettings, tmp_path: Path) -> N
         "--prefix",
         prefix,
         "--run",
+        "--workers",
+        str(workers),
         "--delete-after",
         "--json",
     )

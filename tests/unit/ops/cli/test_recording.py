@@ -32,6 +32,7 @@ def refused(*arguments: str) -> CliError:
         (["--prefix", "x.", "--from", "end"], "--from end: nothing would be left"),
         (["--prefix", "x.", "--to", "soon"], "--to: 'soon' is no time"),
         (["--prefix", "x.", "--delete-after"], "--delete-after without --run"),
+        (["--prefix", "x.", "--workers", "2"], "--workers without --run"),
         (["--prefix", "x."], "holds no recording (no manifest.json)"),
     ],
 )
