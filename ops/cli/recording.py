@@ -253,20 +253,14 @@ def _replay(
             if replayer.fresh:
                 processes.forget()
             show = _shown(line)
+            if not request.unread:
+                processes.start(count)
+            report = replayer.run(stop, lambda r: line.show(replayed(r)))
             if request.unread:
-                # One after the other: each finds all of its input there, and cannot
-                # take a pause of the one before it for the end of an agent.
-                report = replayer.run(stop, lambda r: line.show(replayed(r)))
-                processes.start_workers(count)
-                seen_all = processes.wait_workers(stop, show)
-                if seen_all:
-                    processes.start_localizer()
-            else:
-                processes.start_workers(count)
-                processes.start_localizer()
-                report = replayer.run(stop, lambda r: line.show(replayed(r)))
-                seen_all = processes.wait_workers(stop, show)
-            seen_all = seen_all and processes.wait_localizer(stop, show)
+                # All of their input is there: nobody takes a pause of the writer for the end of
+                # an agent.
+                processes.start(count)
+            seen_all = processes.wait_workers(stop, show) and processes.wait_localizer(stop, show)
             report.stopped = report.stopped or not seen_all
             return report, processes.verdicts()
         except ReplayRefusedError as error:

@@ -123,13 +123,10 @@ class ReplayRun:
         for group in (self._worker_group, role_group(self._settings, LOCALIZER)):
             self._positions.forget(group)
 
-    def start_workers(self, count: int) -> None:
-        """Start so many workers, which share the partitions."""
-        for number in range(count):
+    def start(self, workers: int) -> None:
+        """Start so many workers, which share the partitions, and the localizer."""
+        for number in range(workers):
             self._start(f"{WORKER}-{number}", WORKER)
-
-    def start_localizer(self) -> None:
-        """Start the localizer."""
         self._start(LOCALIZER, LOCALIZER)
 
     def _start(self, name: str, module: str) -> None:
