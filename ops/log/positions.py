@@ -70,6 +70,12 @@ class GroupPositions:
 
     def forget(self, group: str) -> None:
         """Delete a group and its offsets; one that is still in use stays as it is."""
-        futures = self._client.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S)
         with suppress(KafkaException):
+            known = self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
+            # A broker that never had a group has no coordinator, and looks for one for 10 s.
+            if group not in {found.group_id for found in known.valid}:
+                return
+            futures = self._client.delete_consumer_groups(
+                [group], request_timeout=REQUEST_TIMEOUT_S
+            )
             futures[group].result()

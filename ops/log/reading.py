@@ -1,7 +1,8 @@
 """Reads topics by assignment, never as a member of a group: nobody else's offsets move."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Self, TypeVar
 
@@ -216,7 +217,7 @@ class LogReader:
 
     def read_to(
         self, starts: Mapping[Place, int], ends: Mapping[Place, int]
-    ) -> Iterator[tuple[Place, Entry]]:
+    ) -> Generator[tuple[Place, Entry], None, None]:
         """Yield what lies between two offsets of each partition, in each one's order.
 
         Raises
@@ -225,9 +226,20 @@ class LogReader:
             If nothing comes for long though something is there.
         """
         next_at = {place: at for place, at in starts.items() if at < ends[place]}
+        self.start(next_at)
+        try:
+            yield from self._read_to(next_at, ends)
+        finally:
+            # Whatever is asked next would wait behind a fetch of what is not there yet. Whoever
+            # stopped in between may have closed the client.
+            with suppress(RuntimeError):
+                self._consumer.unassign()
+
+    def _read_to(
+        self, next_at: dict[Place, int], ends: Mapping[Place, int]
+    ) -> Iterator[tuple[Place, Entry]]:
         tries = 0
         moved_s = time.monotonic()
-        self.start(next_at)
         while next_at:
             entries = self.batch(POLL_S)
             for place, entry in entries:
