@@ -14,8 +14,8 @@ from schemas.kafka.options import QUIET, producer_options
 POLL_S: Final = 0.1
 # Refusals are looked for once in so many records: each look lets other threads go first.
 POLL_EVERY: Final = 1_024
-# Bulk writers know their next record at once; waiting longer only delays a flush.
-LINGER_MS: Final = 5
+# A flush does not wait for it; and small batches cost the broker a multiple of large ones.
+LINGER_MS: Final = 100
 # As long as a client waits by itself: bulk writers outlast a broker's restart.
 PATIENCE_S: Final = 300.0
 ANY_PARTITION: Final = -1  # librdkafka's RD_KAFKA_PARTITION_UA
