@@ -326,7 +326,8 @@ class Lifecycle:
             )
             if incident.event.fault_id in matched or apart:
                 continue
-            if _may_be_of(incident, claim):
+            own = not self._is_of_another(incident, claim)
+            if own and _may_be_of(incident, claim):
                 return incident
             if not incident.keys:
                 continue
@@ -336,12 +337,25 @@ class Lifecycle:
             near = incident.event.component_id in claim.near
             # What a leaf may lose of replies, the cable of an RNIC there may lose as well, and to
             # the only one of an RNIC the search counts none.
-            explained = claim.keys | (
-                replyless if near else claim.replies if young else frozenset()
-            )
+            explained = claim.keys
+            if own:
+                explained |= replyless if near else claim.replies if young else frozenset()
             if len(explained & incident.keys) >= OVERLAP * len(incident.keys):
                 return incident
         return None
+
+    def _is_of_another(self, incident: Incident, claim: Claim) -> bool:
+        """Return whether most of a claim's 5-tuples are those of another open fault.
+
+        So does a switch that discards packets for the leak of its cable that has been told already.
+        That it may lose the replies of yet another leak says nothing.
+        """
+        return any(
+            i is not incident
+            and i.group == claim.group
+            and len(claim.keys & (i.keys or frozenset())) > OVERLAP * len(claim.keys)
+            for i in self.open_faults()
+        )
 
     def _is_new(self, claim: Claim, echoes: frozenset[FlowId], now_ns: int) -> bool:
         """Return whether enough of a claim's 5-tuples belong to no open fault."""

@@ -227,6 +227,25 @@ def test_a_leak_at_a_candidate_of_an_undecided_one_answers_it_though_other_5_tup
     assert (other.state, other.component_id) == (OPEN, "C")
 
 
+def test_a_claim_for_what_another_fault_is_made_of_answers_no_leak_elsewhere() -> None:
+    """A switch that discards packets may account for the leak of its cable, told long ago."""
+    life = Life()
+    (old,) = life.step(claim("cable", keys(11), "packet_loss"))
+    lost = keys(6, first=50)
+    vague = replace(
+        claim("vsw", lost, "packet_loss"), decided=False, confidence=0.5,
+        candidates=(("vsw", 0.5), ("switch", 0.4)),
+    )  # fmt: skip
+    (leak,) = life.step(vague, bad=keys(11), seconds=60)
+    switch = replace(claim("switch", keys(13), "packet_loss"), replies=lost)
+    assert life.step(switch, bad=keys(13) | lost) == []
+    # Of what is nobody's yet it is the better answer.
+    own = replace(switch, keys=keys(13, first=30))
+    (found,) = life.step(own, bad=keys(11) | own.keys | lost)
+    assert (found.fault_id, found.component_id) == (leak.fault_id, "switch")
+    assert old.fault_id != leak.fault_id
+
+
 def test_an_undecided_fault_is_refined_not_doubled() -> None:
     """When the evidence decides for another candidate, the same fault says so."""
     life = Life()
