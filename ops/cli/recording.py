@@ -155,7 +155,7 @@ def replay(
             "--workers",
             min=1,
             max=MAX_WORKERS,
-            help="With --run: how many share the rounds [default: 1 for 100,000 rounds, or a core]",
+            help="With --run: so many share the rounds [default: by size; a core is left free]",
         ),
     ] = None,
     delete_after: Annotated[

@@ -54,11 +54,14 @@ class Stand:
 
 
 def workers_for(summaries: Mapping[str, TopicSummary]) -> int:
-    """Return how many workers share the rounds of a recording: one a core, if there is enough."""
+    """Return how many workers share the rounds of a recording: one a core, if it is worth it.
+
+    One core is the localizer's, which takes as long as a worker.
+    """
     rounds = summaries.get(PROBE_ROUND.name)
     if rounds is None:
         return 1
-    most = min(os.cpu_count() or 1, rounds.partitions)
+    most = min((os.cpu_count() or 1) - 1, rounds.partitions)
     return max(1, min(most, rounds.records // ROUNDS_PER_WORKER))
 
 

@@ -11,7 +11,15 @@ from schemas.topics import PROBE_ROUND
 
 @pytest.mark.parametrize(
     ("rounds", "partitions", "cores", "expected"),
-    [(0, 4, 8, 1), (150_000, 4, 8, 1), (250_000, 4, 8, 2), (10**9, 4, 8, 4), (10**9, 12, 2, 2)],
+    [
+        (0, 4, 8, 1),
+        (150_000, 4, 8, 1),
+        (250_000, 4, 8, 2),
+        (10**9, 4, 8, 4),
+        (10**9, 12, 4, 3),
+        (10**9, 12, 2, 1),
+        (10**9, 12, 1, 1),
+    ],
 )
 def test_workers_share_what_is_worth_it(
     monkeypatch: pytest.MonkeyPatch, rounds: int, partitions: int, cores: int, expected: int
