@@ -4,8 +4,8 @@ Inputs come from many partitions at different speeds. The core must see them in 
 live, after a restart or in a replay; it sorts them by effective time. So each record gets an
 effective time from the log alone:
 
-* an anomaly: its event time, but between the progress marks around it in its partition. So no
-  agent's clock puts anything off;
+* an anomaly: its event time, but after the progress mark before it in its partition and not far
+  after the next one. So no agent's clock puts anything off;
 * a heartbeat or a trace: its timestamp;
 * any other record: its timestamp, but not before an earlier record of the same key (a clock that
   was set back does not change the order).
@@ -30,7 +30,7 @@ from schemas import topics
 from schemas.bounds import MAX_ARRIVAL_AHEAD_NS
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
-from schemas.units import MS_NS, SECOND_NS, us_to_ns
+from schemas.units import MS_NS, SECOND_NS, US_NS, us_to_ns
 
 Place = tuple[str, int]
 # Topics whose records may be applied in any order: one from the future holds back no later one.
@@ -116,7 +116,8 @@ class Merge:
                     self.refused += 1
                 return []
             known = self._progress.get(partition)
-            after_ns = at_ns - BEFORE_FIRST_NS if known is None else known.at_ns
+            # Up to the mark before all may be decided, or not: it counts after that in any case.
+            after_ns = at_ns - BEFORE_FIRST_NS if known is None else known.at_ns + US_NS
             self._mark(partition, at_ns, idle=record.state is AnomalyState.IDLE)
             self._unmarked[partition] = []
             self._forget_silent_keys(at_ns)

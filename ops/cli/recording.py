@@ -144,20 +144,14 @@ def replay(
         ),
     ] = None,
     run: Annotated[
-        bool, typer.Option("--run", help="Run worker and localizer on it; print the verdicts")
+        bool, typer.Option("--run", help="Run workers and localizer on it; print the verdicts")
     ] = False,
     append: Annotated[
         bool, typer.Option("--append", help="Also write to topics that hold records")
     ] = False,
     workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers",
-            min=1,
-            max=MAX_WORKERS,
-            help="With --run: so many share the rounds [default: by size; a core is left free]",
-        ),
-    ] = None,
+        int, typer.Option("--workers", min=1, max=MAX_WORKERS, help="With --run: how many workers")
+    ] = 1,
     delete_after: Annotated[
         bool, typer.Option("--delete-after", help="With --run: delete the topics at the end")
     ] = False,
@@ -187,7 +181,7 @@ def replay(
 
     if delete_after and not run:
         raise CliError("--delete-after without --run would leave nothing at all", USAGE)
-    if workers is not None and not run:
+    if workers > 1 and not run:
         raise CliError("--workers without --run: none is started", USAGE)
     settings = _replay_settings(config, bootstrap, prefix)
     pace = _speed(speed or ("max" if run else "1"))
@@ -228,18 +222,17 @@ def _replay(
     request: "Request",
     tables: "Mapping[str, Mapping[str, Any]] | None",
     *,
-    workers: int | None,
+    workers: int,
     delete_after: bool,
 ) -> "tuple[Report, list[Shown] | None]":
     """Replay; with tables, also run workers and localizer on it and return their verdicts."""
     from ops.recording.container import DamageError
     from ops.recording.replayer import Replayer, ReplayRefusedError
-    from ops.recording.verdicts import ReplayRun, StalledError, workers_for
+    from ops.recording.verdicts import ReplayRun, StalledError
     from ops.running.processes import ChildDiedError
     from schemas.process.signals import stop_flag
 
     line = Line()
-    count = workers or workers_for(source.summaries)
     with stop_flag() as stop, ExitStack() as stack:
         stack.callback(line.end)
         try:
@@ -254,12 +247,12 @@ def _replay(
                 processes.forget()
             show = _shown(line)
             if not request.unread:
-                processes.start(count)
+                processes.start(workers)
             report = replayer.run(stop, lambda r: line.show(replayed(r)))
             if request.unread:
                 # All of their input is there: nobody takes a pause of the writer for the end of
                 # an agent.
-                processes.start(count)
+                processes.start(workers)
             seen_all = processes.wait_workers(stop, show) and processes.wait_localizer(stop, show)
             report.stopped = report.stopped or not seen_all
             return report, processes.verdicts()

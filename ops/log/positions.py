@@ -73,7 +73,7 @@ class GroupPositions:
         with suppress(KafkaException):
             known = self._client.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S).result()
             # A broker that never had a group has no coordinator, and looks for one for 10 s.
-            if group not in {found.group_id for found in known.valid}:
+            if not known.errors and group not in {found.group_id for found in known.valid}:
                 return
             futures = self._client.delete_consumer_groups(
                 [group], request_timeout=REQUEST_TIMEOUT_S

@@ -220,6 +220,8 @@ class LogReader:
     ) -> Generator[tuple[Place, Entry], None, None]:
         """Yield what lies between two offsets of each partition, in each one's order.
 
+        Afterwards nothing is read any more: end or close it before you `start` anything else.
+
         Raises
         ------
         ConnectionError

@@ -13,7 +13,6 @@ from typing import Any, Final, Self
 from ops.log.positions import GroupPositions, worker_group
 from ops.log.reading import LogReader, Place, Range
 from ops.log.tail import Shown, find_topic, show
-from ops.recording.manifest import TopicSummary
 from ops.running.pipeline import MODULES, to_toml
 from ops.running.processes import ProcessGroup
 from schemas.enums import AnomalyState
@@ -24,8 +23,6 @@ from schemas.topics import ANOMALY, FAULT_EVENT, PROBE_ROUND
 
 WORKER, LOCALIZER = "worker", "localizer"
 POLL_S: Final = 0.25
-# A worker reads so many rounds in about the CPU time that it takes to start.
-ROUNDS_PER_WORKER: Final = 100_000
 # Nothing moves for this long: something hangs. Joining a group takes up to 10 s,
 # and the worker repeats that a partition is idle every 5 s.
 STALL_S: Final = 60.0
@@ -51,18 +48,6 @@ class Stand:
     idle: bool
     anomalies: int
     anomalies_left: int
-
-
-def workers_for(summaries: Mapping[str, TopicSummary]) -> int:
-    """Return how many workers share the rounds of a recording: one a core, if it is worth it.
-
-    One core is the localizer's, which takes as long as a worker.
-    """
-    rounds = summaries.get(PROBE_ROUND.name)
-    if rounds is None:
-        return 1
-    most = min((os.cpu_count() or 1) - 1, rounds.partitions)
-    return max(1, min(most, rounds.records // ROUNDS_PER_WORKER))
 
 
 class ReplayRun:

@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import localizer.merge as merge_module
 from localizer.config import GRID_NS
@@ -12,7 +14,7 @@ from schemas import topics
 from schemas.bounds import MAX_ARRIVAL_AHEAD_NS
 from schemas.enums import AnomalyKind, AnomalyState
 from schemas.records import Anomaly
-from schemas.units import MS_NS, SECOND_NS
+from schemas.units import MS_NS, SECOND_NS, US_NS
 from tests.unit.localizer.made import START, anomaly, endpoint
 
 
@@ -57,7 +59,7 @@ def test_an_idle_partition_holds_nobody_back() -> None:
 
 
 def test_an_anomaly_counts_between_the_marks_around_it() -> None:
-    """Neither before the mark that stands before it in its own partition, nor after the next."""
+    """After the mark that stands before it in its own partition, and not far after the next."""
     merge = Merge()
 
     def times(at: int, *partitions: int) -> list[int]:
@@ -72,12 +74,40 @@ def test_an_anomaly_counts_between_the_marks_around_it() -> None:
     put(merge, ahead, 0, 3)
     put(merge, early, 1, 1)
     assert times(START + 9 * SECOND_NS, 0, 1) == [
-        START + 5 * SECOND_NS,
+        START + 5 * SECOND_NS + US_NS,
         START + 8 * SECOND_NS,
         START + 9 * SECOND_NS + GRID_NS,
         START + 2 * SECOND_NS,
     ]
     assert times(START + 10 * SECOND_NS, 0, 1) == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2), st.integers(0, 4), st.lists(st.integers(-5_000, 40_000), max_size=3)
+        )
+    )
+)
+def test_nothing_becomes_known_of_what_may_have_been_decided(
+    told: list[tuple[int, int, list[int]]],
+) -> None:
+    """However the partitions take turns: whoever decides at each mark decides as at the end."""
+    merge = Merge()
+    merge.wait_for(range(3))
+    at_ns = [START] * 3
+    for partition in range(3):
+        put(merge, mark(START), partition)
+    for offset, (partition, steps, anomalies_ms) in enumerate(told):
+        decided_ns = merge.watermark_ns
+        assert decided_ns is not None
+        for number, ms in enumerate(anomalies_ms):
+            found = anomaly(at=at_ns[partition] + ms * MS_NS)
+            put(merge, found, partition, 10 * offset + number)
+        at_ns[partition] += steps * GRID_NS
+        events = put(merge, mark(at_ns[partition]), partition, 10 * offset + 9)
+        assert len(events) == len(anomalies_ms)
+        assert all(event.at_ns > decided_ns for event in events)
 
 
 def test_anomalies_beyond_the_bound_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,21 @@ def test_where_no_mark_comes_the_oldest_heartbeats_go() -> None:
     assert [e.component_id for e in fleet.run(20, silent=["a1"])] == ["a1"]
 
 
+def test_heartbeats_of_a_time_that_was_dropped_do_not_wait_again() -> None:
+    """They count as dropped, in a batch as one by one."""
+    core = Core(CoreConfig(cluster="lab", max_waiting=20))
+    beats = [
+        Event(at_ns, topics.HEARTBEAT.name, "a0", 0, offset, heartbeat("a0", at_ns, offset))
+        for offset in range(40)
+        for at_ns in [START + offset * SECOND_NS]
+    ]
+    core.feed_heartbeats(heartbeats_of(beats))
+    kept, dropped = core.pending, core.refused["waiting"]
+    assert (kept, dropped) == (15, 25)
+    core.feed_heartbeats(heartbeats_of(beats[:20]))
+    assert (core.pending, core.refused["waiting"]) == (kept, dropped + 20)
+
+
 def test_other_records_wait_however_many() -> None:
     """They say what the cluster is, and have bounds of their own."""
     fleet = Fleet(1, Core(CoreConfig(cluster="lab", max_waiting=100)))
