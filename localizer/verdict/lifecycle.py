@@ -319,14 +319,18 @@ class Lifecycle:
         Where replies come back another way, a fault shows first on 5-tuples that only lose replies;
         they do not cross its component, but may cross it on their way back, or a neighbour of it.
         """
-        for incident in self.open_faults():
+        faults = self.open_faults()
+        owners = [incident for incident in faults if _has_most_of(incident, claim)]
+        for incident in faults:
             young = now_ns - incident.opened_ns <= self._config.refine_ns
             apart = not HOST_GROUPS.isdisjoint((claim.group, incident.group)) or (
                 (claim.group == LATENCY) != (incident.group == LATENCY)
             )
             if incident.event.fault_id in matched or apart:
                 continue
-            own = not self._is_of_another(incident, claim)
+            # A switch that discards packets accounts for the leak of its cable that has been told
+            # already. That it may lose the replies of yet another leak says nothing then.
+            own = all(owner is incident for owner in owners)
             if own and _may_be_of(incident, claim):
                 return incident
             if not incident.keys:
@@ -343,19 +347,6 @@ class Lifecycle:
             if len(explained & incident.keys) >= OVERLAP * len(incident.keys):
                 return incident
         return None
-
-    def _is_of_another(self, incident: Incident, claim: Claim) -> bool:
-        """Return whether most of a claim's 5-tuples are those of another open fault.
-
-        So does a switch that discards packets for the leak of its cable that has been told already.
-        That it may lose the replies of yet another leak says nothing.
-        """
-        return any(
-            i is not incident
-            and i.group == claim.group
-            and len(claim.keys & (i.keys or frozenset())) > OVERLAP * len(claim.keys)
-            for i in self.open_faults()
-        )
 
     def _is_new(self, claim: Claim, echoes: frozenset[FlowId], now_ns: int) -> bool:
         """Return whether enough of a claim's 5-tuples belong to no open fault."""
@@ -636,6 +627,12 @@ def _may_be_of(incident: Incident, claim: Claim) -> bool:
         and {event.fault_kind, claim.kind.name} <= PARTIAL
         and claim.component_id in incident.components
     )
+
+
+def _has_most_of(incident: Incident, claim: Claim) -> bool:
+    """Return whether most of a claim's 5-tuples are those of a fault already."""
+    shared = claim.keys & (incident.keys or frozenset())
+    return incident.group == claim.group and len(shared) > OVERLAP * len(claim.keys)
 
 
 def _began_later(incident: Incident, claim: Claim) -> bool:
